@@ -16,6 +16,7 @@ from trainer.data.synthesize.stripes import make_pictures
 
 REPO = Path(__file__).parents[2]
 CHECKS = REPO / "tests" / "integration" / "programs" / "picture_checks.py"
+WHAT = ("crops", "batches", "decoders", "formats", "broken", "corrupt")
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,7 @@ def found(tmp_path_factory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("pictures") / "set"
     make_pictures(folder, num_classes=2, num_train=6, num_val=2, size=90, seed=3)
     done = subprocess.run(
-        [str(python), str(CHECKS), str(folder), "crops", "batches", "formats", "broken"],
+        [str(python), str(CHECKS), str(folder), *WHAT],
         env={**os.environ, "PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
@@ -81,3 +82,23 @@ def test_a_file_that_is_no_whole_picture_is_named(found):
     for name in ("cut", "header"):
         why = "Image is incomplete or truncated"
         assert said[name] == f"`DIR/x.jpg` is not a complete picture: {why} {hint}"
+
+
+def test_our_decoder_gives_the_librarys_batches(found):
+    assert found["decoders"] is True
+
+
+def test_corrupt_pictures_are_named_counted_and_skipped_up_to_a_limit(found):
+    why = "`picture {}` is not a complete picture: Image is incomplete or truncated"
+    hint = "(hint: get the file again, or take it away)"
+    warning = f"warning: {why.format(0)}; it is skipped, 1 of at most 1\n"
+    assert found["corrupt"] == {
+        # Another of the batch in its place, once named and counted each time.
+        "filled": [[[2, 3, 2], [4, 4]], 2, warning],
+        "left out": [[[2, 3], []], 2, warning],
+        "one too many": (
+            f"2 corrupt pictures are more than --max-corrupt 1: {why.format(1)} {hint}"
+        ),
+        "none allowed": f"{why.format(0)} {hint}",
+        "all": f"{why.format(0)} {hint}",
+    }

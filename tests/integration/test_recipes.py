@@ -95,6 +95,51 @@ def test_networks_are_known_by_name(found):
     assert said.startswith("--network resnet51 is no classifier that torchvision has")
 
 
+def test_random_changes_are_the_pictures_own_and_bounded(found):
+    changed = found["changed"]
+    assert changed["is_the_same_again"]
+    assert changed["num_different"] > 20
+    # The weakest of each leaves the picture, but for those that have no strength.
+    assert changed["at_nought"] == ["autocontrast or equalize"] * 2
+    assert changed["shapes"] == [[3, 24, 24]]
+
+
+def test_the_largest_batch_is_bisected(found):
+    searched = found["searched"]
+    assert searched["held"] == {"1": None, "2": 2, "3": 3, "37": 37, "64": 64, "1000": 100}
+    assert searched["tried"] == [2, 4, 8, 16, 32, 64, 48, 40, 36, 38, 37]
+    assert searched["told"] == [
+        "the GPU's memory does not hold a step of 2 samples "
+        "(hint: --precision bf16, or a smaller --image-size)",
+        "the GPU's memory does not hold a step of --batch-per-rank 64 (hint: it)",
+        "the GPU's memory does not hold a step of --batch-size 64 (hint: a smaller --batch-size)",
+    ]
+
+
+def test_a_step_beyond_a_gpus_memory_says_its_batch(found):
+    said = "the GPU's memory does not hold a step of --batch-per-rank 2"
+    assert found["beyond_memory"] == {
+        "train": f"{said} (hint: --find-batch tells the largest --batch-per-rank that fits)",
+        "search": "the largest --batch-per-rank that fits is 5",
+        "on a CPU": "--find-batch tries steps on one GPU (hint: one rank, and --device cuda)",
+    }
+
+
+@pytest.mark.faults
+def test_a_compiled_network_learns_what_a_plain_one_does(zygote, stripes, tmp_path):
+    few = ("--batch-per-rank", "24", "--epochs", "1")
+    plain, compiled = (
+        run(zygote, stripes, tmp_path / each, *few, each) for each in ("--no-compile", "--compile")
+    )
+    for split in ("train", "val"):
+        expected = [value for _, value in plain.curve(split, "loss")]
+        assert [value for _, value in compiled.curve(split, "loss")] == pytest.approx(
+            expected, rel=1e-4
+        )
+    (model,) = (compiled.folder / "outputs" / "model").iterdir()
+    assert b"_orig_mod" not in model.read_bytes()
+
+
 @pytest.fixture(scope="module")
 def stripes(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("data") / "stripes"
@@ -102,7 +147,10 @@ def stripes(tmp_path_factory) -> Path:
     return folder
 
 
-SMALL = ("--image-size", "32", "--warmup-epochs", "0", "--lr", "1")
+SMALL = (
+    *("--image-size", "32", "--warmup-epochs", "0", "--lr", "1"),
+    *("--rand-augment", "6", "--repeats", "2"),
+)
 
 
 def run(zygote: Any, stripes: Path, folder: Path, *more: str, **options: Any) -> Trained:

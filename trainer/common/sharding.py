@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from trainer.common.world import World
 
@@ -62,12 +63,22 @@ def rank_batches(
     epoch: int,
     shard_sizes: Sequence[int] = (),
     first: int = 0,
+    repeats: int = 1,
 ) -> Iterator[list[int]]:
-    """Yield this rank's part of each full batch of `shuffled_batches`; a smaller last one is none."""
+    """Yield this rank's part of each full batch of `shuffled_batches`; a smaller last one is none.
+
+    With `repeats`, which divide the batch, each sample is in its batch so often, copy c of sample
+    s as `s + c * num_samples`, and an epoch has as many batches as without and fewer samples.
+    Source: Hoffer et al. 2019, arXiv 1901.09335; Berman et al. 2019, arXiv 1902.05509.
+    """
+    num_unique = batch_size // repeats
     batches = shuffled_batches(
-        num_samples, batch_size, seed=seed, epoch=epoch, shard_sizes=shard_sizes, first=first
+        num_samples, num_unique, seed=seed, epoch=epoch, shard_sizes=shard_sizes, first=first
     )
-    return (shard(batch, world) for batch in batches if len(batch) == batch_size)
+    full = (batch for batch in batches if len(batch) == num_unique)
+    for batch in islice(full, max(0, num_samples // batch_size - first)):
+        copies = [s + copy * num_samples for s in batch for copy in range(repeats)]
+        yield shard(copies, world)
 
 
 def _windows(

@@ -11,6 +11,7 @@ network (docs/own-model.md).
 
 from __future__ import annotations
 
+import random
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,10 +22,13 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from trainer.common.errors import TrainingError
 from trainer.common.options import MAY_CHANGE, parse_options
 from trainer.common.resnet_options import ResnetOptions
 from trainer.common.schedule import Schedule
-from trainer.pytorch.loop import run
+from trainer.data.pictures.crops import center_crop
+from trainer.pytorch.loader import Augment, Batch, Noise
+from trainer.pytorch.loop import Part, run
 from trainer.pytorch.model_file import About
 from trainer.pytorch.networks import build_network, load_pretrained, parameter_groups
 from trainer.pytorch.optimizers import OptimizerName, make_optimizer
@@ -40,6 +44,7 @@ from trainer.pytorch.picture_data import (
 )
 from trainer.pytorch.picture_task import PictureTask
 from trainer.pytorch.program import run_program
+from trainer.pytorch.rand_augment import STRONGEST, rand_augment
 from trainer.pytorch.strategy import Ranks
 
 # Makes a network for pictures of so many classes, of so many pixels a side.
@@ -56,6 +61,7 @@ RECIPES: dict[RecipeName, Sequence[str]] = {
         *("--optimizer", "lamb", "--lr", "0.001", "--weight-decay", "0.02", "--loss", "bce"),
         *("--schedule", "cosine", "--warmup-epochs", "5", "--epochs", "100"),
         *("--mixup", "0.1", "--cutmix", "1", "--label-smoothing", "0", "--image-size", "160"),
+        *("--rand-augment", "6"),
     ),
 }
 
@@ -67,7 +73,23 @@ class Options(ResnetOptions, PictureOptions):
     network: Annotated[str, "name of a classifier of torchvision, or of timm"] = "resnet50"
     recipe: Annotated[RecipeName | None, "set the options of a paper's recipe", MAY_CHANGE] = None
     optimizer: Annotated[OptimizerName, "optimizer; --momentum is that of sgd"] = "sgd"
+    rand_augment: Annotated[
+        float, "magnitude of RandAugment's two changes of each picture, up to 10; 0: none"
+    ] = 0.0
+    repeats: Annotated[int, "how often a picture is in its batch, each time cropped anew"] = 1
     compile: Annotated[bool, "let torch.compile make kernels for this network", MAY_CHANGE] = False
+    find_batch: Annotated[
+        bool,
+        "tell the largest --batch-per-rank that a GPU's memory holds; do not train",
+        MAY_CHANGE,
+    ] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_positive("repeats")
+        if not 0 <= self.rand_augment <= STRONGEST:
+            message = f"--rand-augment must be 0 to {STRONGEST}, not {self.rand_augment:g}"
+            raise ValueError(message)
 
 
 def main(
@@ -94,6 +116,8 @@ def main(
 class Classifier(PictureTask[Options]):
     """ImageNet, or any pictures in class folders, and any network."""
 
+    memory_hint = "--find-batch tells the largest --batch-per-rank that fits"
+
     def __init__(
         self, options: Options, ranks: Ranks, program: str, build: Build | None = None
     ) -> None:
@@ -117,10 +141,28 @@ class Classifier(PictureTask[Options]):
             folder = make_on_each_node(made, ranks)
         else:
             folder = Path(options.data) if options.data else ranks.run_dir.input("imagenet")
-        data, _, _ = open_loaders(
-            folder, ranks, self.device, size=options.image_size, workers=options.workers
-        )
+        data, _, _ = open_loaders(folder, ranks, self.device, options, repeats=self.repeats)
         return data
+
+    @property
+    def repeats(self) -> int:
+        """How often each picture is in its batch; raises TrainingError where they do not fill it."""
+        repeats = self.options.repeats
+        if self.batch_size % repeats:
+            message = f"--repeats {repeats} do not fill a batch of {self.batch_size} pictures"
+            raise TrainingError(message, hint="a number that divides the batch of all ranks")
+        return repeats
+
+    def augment(self, epoch: int) -> Augment | None:
+        """Give RandAugment of an epoch, which depends on seed, epoch and picture alone."""
+        options = self.options
+        if not options.rand_augment:
+            return None
+        return lambda index, image: rand_augment(
+            image,
+            random.Random(f"{options.seed}/{epoch}/{index}/augment"),
+            magnitude=options.rand_augment,
+        )
 
     def build(self) -> nn.Module:
         """Make the network, from scratch or from the file of `--weights`."""
@@ -168,6 +210,28 @@ class Classifier(PictureTask[Options]):
     def schedule(self) -> Schedule:
         """The learning rate of every step."""
         return self.options.rates(batch_size=self.batch_size, num_batches=self.num_batches)
+
+    def trial(self) -> Callable[[int], Part[Batch]] | None:
+        """Give what makes batches of noise, for `--find-batch`."""
+        if not self.options.find_batch:
+            return None
+        if self.device.type != "cuda" or self.ranks.world.size > 1:
+            message = "--find-batch tries steps on one GPU"
+            raise TrainingError(message, hint="one rank, and --device cuda")
+        return self.noise
+
+    def noise(self, number: int) -> Part[Batch]:
+        """Make a batch of so many pictures of noise."""
+        options, samples = self.options, range(number)
+        noise = Noise(
+            self.device,
+            num_classes=len(self.data.classes),
+            batch=number,
+            size=options.image_size,
+            seed=options.seed,
+        )
+        (batch,) = noise.batches([samples], lambda _, *size: center_crop(*size))
+        return Part(batch=batch, samples=samples, num_samples=number)
 
     def facts(self) -> dict[str, object]:
         """Give the sizes of batch and set, and which network it is."""

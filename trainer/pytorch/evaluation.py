@@ -36,13 +36,16 @@ def evaluate(
     position: Position,
     hint: str,
 ) -> dict[str, float]:
-    """Give mean loss and top-1 accuracy over all pictures, top-5 of more classes; a collective.
+    """Give mean loss and top-1 accuracy over all pictures but corrupt ones, top-5 of more classes.
 
-    The ranks' batch statistics are equal before it. `sees` turns a batch's pictures into what the network takes. Raises TrainingError with `hint`
-    where the loss is not finite, and Preempted as `guard` does.
+    A collective. The ranks' batch statistics are equal before it. `sees` turns a batch's pictures
+    into what the network takes. Raises TrainingError with `hint` where the loss is not finite, and
+    Preempted as `guard` does.
     """
     network.eval()
-    totals = torch.zeros(3, dtype=torch.float64, device=device)  # losses, right ones, in the top 5
+    # Losses, right ones, in the top 5.
+    totals = torch.zeros(3, dtype=torch.float64, device=device)
+    num_seen = 0
     batches = (
         list(range(start, min(start + batch_size, num_images)))
         for start in range(0, num_images, batch_size)
@@ -50,6 +53,7 @@ def evaluate(
     mine = (shard(batch, ranks.world) for batch in batches)
     for batch in source.batches(mine, lambda _, *size: center_crop(*size)):
         if batch.samples:
+            num_seen += len(batch.samples)
             with autocast(precision, device):
                 scores = network(sees(batch.images)).float()
             hits = scores.topk(min(NUM_TOP, num_classes)).indices == batch.labels[:, None]
@@ -62,9 +66,12 @@ def evaluate(
             )
         guard.check(position)
     guard.settle()
-    totals = ranks.strategy.sum(totals)
+    totals = ranks.strategy.sum(torch.cat([totals, totals.new_full((1,), num_seen)]))
+    if not totals[3]:
+        message = f"none of the {num_images} pictures to evaluate on can be decoded"
+        raise TrainingError(message, hint="get the data set again")
     if not torch.isfinite(totals[0]):
         message = "training has diverged: the loss of the validation set is not finite"
         raise TrainingError(message, hint=hint)
-    loss, top1, top5 = (totals / num_images).tolist()
+    loss, top1, top5 = (totals[:3] / totals[3]).tolist()
     return {"loss": loss, "top1": top1} | ({"top5": top5} if num_classes > NUM_TOP else {})

@@ -11,7 +11,7 @@ from torchvision.models import ResNet
 from trainer.common.sharding import shard
 from trainer.common.throughput import Throughput
 from trainer.data.pictures.crops import center_crop
-from trainer.pytorch.loader import Batch, CropOf, Source, normalise
+from trainer.pytorch.loader import Augment, Batch, CropOf, Source, normalise
 from trainer.pytorch.precision import PrecisionName, autocast
 from trainer.pytorch.strategy import Ranks
 from trainer.pytorch.transfer import send
@@ -26,7 +26,9 @@ class Features:
         self._rows = rows
         self._labels = torch.tensor(labels, device=rows.device)
 
-    def batches(self, order: Iterable[Sequence[int]], _crop_of: CropOf) -> Iterator[Batch]:
+    def batches(
+        self, order: Iterable[Sequence[int]], _crop_of: CropOf, _augment: Augment | None = None, /
+    ) -> Iterator[Batch]:
         """Give the rows of these pictures; they were computed from their middle."""
         for samples in order:
             places = send(torch.tensor(samples, dtype=torch.long), self._rows.device)

@@ -123,12 +123,9 @@ class Transfer(PictureTask[Options]):
         """Open the folder of pictures, drawn first where `--data` says so; a collective."""
         options = self.options
         self.folder = self.find_data()
+        # Features are computed of every picture, once, before anything is trained.
         data, *pictures = open_loaders(
-            self.folder,
-            self.ranks,
-            self.device,
-            size=options.image_size,
-            workers=options.workers,
+            self.folder, self.ranks, self.device, options, skips_corrupt=not self.is_frozen
         )
         self.pictures = (pictures[0], pictures[1])
         return data

@@ -11,7 +11,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
@@ -23,8 +23,10 @@ from torchvision.io import ImageReadMode, decode_image
 
 from trainer.common.errors import TrainingError
 from trainer.common.world import World
+from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.data.pictures.crops import Crop
-from trainer.data.pictures.header import not_whole, require_decodable
+from trainer.data.pictures.header import CorruptPicture, not_whole, require_decodable
+from trainer.data.pictures.jpeg_crop import JpegCropper
 from trainer.data.pictures.read_ahead import announced, read_ahead
 from trainer.data.pictures.splits import Pictures
 from trainer.pytorch.transfer import send
@@ -34,6 +36,8 @@ PIXEL_MEAN, PIXEL_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 # Gives the part to see of picture `index`, which is so wide and high.
 CropOf = Callable[[int, int, int], Crop]
+# Changes the pixels of picture `index`, 3 x size x size bytes.
+Augment = Callable[[int, Tensor], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +52,9 @@ class Batch:
 class Source(Protocol):
     """A source of batches."""
 
-    def batches(self, order: Iterable[Sequence[int]], crop_of: CropOf) -> Iterator[Batch]:
+    def batches(
+        self, order: Iterable[Sequence[int]], crop_of: CropOf, augment: Augment | None = None, /
+    ) -> Iterator[Batch]:
         """Give a batch for each of these lists of pictures, in this order."""
         ...
 
@@ -117,49 +123,95 @@ def _be_one_thread(all_there: threading.Barrier) -> None:
 
 
 class Loader:
-    """Pictures of one split as batches on the device."""
+    """Pictures of one split as batches on the device.
+
+    `cropper` decodes what it can. A corrupt picture is an error, or with `corrupt` it is left out
+    of its batch; `is_filled` then repeats another of the batch in its place, so that all ranks'
+    batches are as large as before.
+    """
 
     def __init__(
-        self, pictures: Pictures, device: torch.device, *, size: int, threads: DecodingThreads
+        self,
+        pictures: Pictures,
+        device: torch.device,
+        *,
+        size: int,
+        threads: DecodingThreads,
+        cropper: JpegCropper | None = None,
+        corrupt: CorruptPictures | None = None,
+        is_filled: bool = False,
     ) -> None:
         self._pictures = pictures
         self._device = device
         self._size = size
         self._threads = threads
+        self._cropper = cropper
+        self._corrupt = corrupt
+        self._is_filled = is_filled
 
-    def batches(self, order: Iterable[Sequence[int]], crop_of: CropOf) -> Iterator[Batch]:
+    def batches(
+        self, order: Iterable[Sequence[int]], crop_of: CropOf, augment: Augment | None = None, /
+    ) -> Iterator[Batch]:
         """Give a batch for each of these lists of pictures, in this order; decodes some ahead.
 
-        Raises TrainingError, naming the file, for a picture that cannot be read.
+        Raises TrainingError, naming the file, for a picture that cannot be read, and for corrupt
+        ones as `CorruptPictures` does.
         """
         known = announced(order, self._pictures.announce)
-        return read_ahead(known, lambda samples: self._begin(samples, crop_of), self._finish)
+        return read_ahead(
+            known, lambda samples: self._begin(samples, crop_of, augment), self._finish
+        )
 
-    def _begin(self, samples: Sequence[int], crop_of: CropOf) -> _Decoding:
+    def _begin(self, samples: Sequence[int], crop_of: CropOf, augment: Augment | None) -> _Decoding:
         # Rows of pixels with their three colours together: channels last once it is permuted.
         shape = (len(samples), self._size, self._size, 3)
         images = torch.empty(shape, dtype=torch.uint8, pin_memory=self._device.type == "cuda")
         num_parts = min(self._threads.num_threads, len(samples))
-        parts = [
+        decoding = _Decoding(images=images, samples=samples, parts=[], corrupt={})
+        decoding.parts.extend(
             self._threads.start(
-                self._fill, images, samples, range(part, len(samples), num_parts), crop_of
+                self._fill, decoding, range(part, len(samples), num_parts), crop_of, augment
             )
             for part in range(num_parts)
-        ]
-        return _Decoding(images=images, samples=samples, parts=parts)
+        )
+        return decoding
 
     def _fill(
-        self, images: Tensor, samples: Sequence[int], places: Sequence[int], crop_of: CropOf
+        self,
+        decoding: _Decoding,
+        places: Sequence[int],
+        crop_of: CropOf,
+        augment: Augment | None,
     ) -> None:
         # The thread's own time: neither that of waiting for a file or a core, nor of other threads.
         began_s = time.thread_time()
         for place in places:
-            self._put(images[place], samples[place], crop_of)
+            target, index = decoding.images[place], decoding.samples[place]
+            try:
+                self._put(target, index, crop_of)
+            except CorruptPicture as error:
+                decoding.corrupt[place] = error
+                continue
+            if augment is not None:
+                target.copy_(augment(index, target.permute(2, 0, 1)).permute(1, 2, 0))
         self._threads.count(len(places), time.thread_time() - began_s)
 
     def _put(self, target: Tensor, index: int, crop_of: CropOf) -> None:
         """Decode one picture, cut the crop out, and write it into `target`, size x size x 3."""
         data = self._pictures.read(index)
+        if not self._put_by_cropper(target, data, index, crop_of):
+            self._put_by_library(target, data, index, crop_of)
+
+    def _put_by_cropper(self, target: Tensor, data: bytes, index: int, crop_of: CropOf) -> bool:
+        """Do it in one go where it is a JPEG of the usual kind; gives whether it was."""
+        size = self._cropper.size(data) if self._cropper else None
+        if self._cropper is None or size is None:
+            return False
+        crop, address = crop_of(index, *size), target.data_ptr()
+        return self._cropper.crop(data, crop, side=self._size, address=address)
+
+    def _put_by_library(self, target: Tensor, data: bytes, index: int, crop_of: CropOf) -> None:
+        """Do it step by step."""
         picture = decode(data, lambda: self._pictures.name(index))
         _, height, width = picture.shape
         crop = crop_of(index, width, height)
@@ -175,22 +227,42 @@ class Loader:
         target.copy_(pixels.flip(1) if crop.is_flipped else pixels)
 
     def _finish(self, decoding: _Decoding) -> Batch:
-        labels = torch.tensor([self._pictures.labels[index] for index in decoding.samples])
-        images = decoding.images.to(self._device, non_blocking=True)
+        images, samples = decoding.images, decoding.samples
+        if decoding.corrupt:
+            places = self._places_without(decoding.corrupt, len(samples))
+            images, samples = images[places], [samples[place] for place in places]
+        labels = torch.tensor([self._pictures.labels[index] for index in samples])
         return Batch(
-            images=images.permute(0, 3, 1, 2),
+            images=images.to(self._device, non_blocking=True).permute(0, 3, 1, 2),
             labels=send(labels, self._device),
-            samples=decoding.samples,
+            samples=samples,
         )
+
+    def _places_without(self, corrupt: Mapping[int, CorruptPicture], number: int) -> list[int]:
+        """Give the places of a batch that are left, and some again where it is to be filled.
+
+        Raises TrainingError where one is an error, or all that there are.
+        """
+        for place in sorted(corrupt):
+            if self._corrupt is None:
+                raise corrupt[place]
+            self._corrupt.skip(corrupt[place])
+        whole = [place for place in range(number) if place not in corrupt]
+        if not self._is_filled:
+            return whole
+        if not whole:
+            raise corrupt[0]
+        return whole + [whole[each % len(whole)] for each in range(len(corrupt))]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Decoding:
-    """A batch under way: its buffer in memory, and the threads' parts of it."""
+    """A batch under way: its buffer in memory, the threads' parts of it, and places without one."""
 
     images: Tensor
     samples: Sequence[int]
-    parts: Sequence[Future[None]]
+    parts: list[Future[None]]
+    corrupt: dict[int, CorruptPicture]
 
 
 class Noise:
@@ -205,7 +277,9 @@ class Noise:
         self._images = images.to(device).permute(0, 3, 1, 2)
         self._labels = torch.randint(0, num_classes, (batch,), generator=generator).to(device)
 
-    def batches(self, order: Iterable[Sequence[int]], _crop_of: CropOf) -> Iterator[Batch]:
+    def batches(
+        self, order: Iterable[Sequence[int]], _crop_of: CropOf, _augment: Augment | None = None, /
+    ) -> Iterator[Batch]:
         """Give the batch, or as much of its beginning, again and again."""
         for samples in order:
             number = len(samples)

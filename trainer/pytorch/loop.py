@@ -9,7 +9,7 @@ import random
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
@@ -29,6 +29,7 @@ from trainer.common.progress import Progress
 from trainer.common.throughput import Throughput
 from trainer.common.trackers import open_trackers
 from trainer.pytorch.batch_norms import share_batch_norms
+from trainer.pytorch.find_batch import find_batch, out_of_memory
 from trainer.pytorch.finish import waiter, write_results
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
@@ -77,6 +78,9 @@ class Task(ABC, Generic[OptionsT, B]):
     main_figure: MainFigure
     # Figures of an evaluation that the line of an epoch shows; all of them where there are none.
     shown: ClassVar[Sequence[str]] = ()
+    # The option that says how large a step is, and advice where a GPU's memory holds none so large.
+    batch_option: ClassVar[str] = "batch_size"
+    memory_hint: ClassVar[str] = ""
     # Names the random stream that each rank has of its own while it trains.
     stream: ClassVar[str] = "dropout"
 
@@ -162,6 +166,10 @@ class Task(ABC, Generic[OptionsT, B]):
     def batches(self, position: Position) -> Iterator[Part[B]]:
         """Yield this rank's part of each global batch that is left of the epoch, or `num_parts`."""
 
+    def trial(self) -> Callable[[int], Part[B]] | None:
+        """Give what makes a batch of so many samples, where only the largest is to be found."""
+        return None
+
     @abstractmethod
     def loss(self, model: nn.Module, part: Part[B]) -> Loss:
         """Compute the loss of one part; runs under the precision's autocast."""
@@ -209,8 +217,16 @@ def run(task: Task[OptionsT, B]) -> None:
     if options.sync_batch_norm:
         share_batch_norms(network, ranks.strategy)
     training = Training(task, network.to(task.device, memory_format=torch.channels_last))
+    trial = task.trial()
+    if trial is not None:
+        training.find_batch(trial)
+        return
     began_s = time.perf_counter()
-    figures = training.run()
+    try:
+        figures = training.run()
+    except torch.OutOfMemoryError:
+        option = task.batch_option
+        raise out_of_memory(option, getattr(options, option), hint=task.memory_hint) from None
     if ranks.world.is_main:
         task.finish()
     split = task.main_figure.split
@@ -323,6 +339,16 @@ class Training(Generic[OptionsT, B]):
                     return figures
                 with self.throughput.training():
                     position = self._train_epoch(position, guard)
+
+    def find_batch(self, make: Callable[[int], Part[B]]) -> None:
+        """Say the largest batch of which memory holds a step; weights end as they began."""
+        task = self._task
+        self._model.train()
+        found = find_batch(
+            lambda number: self._take_step([make(number)] * task.num_parts, 0.0), least=2
+        )
+        task.say(f"the largest --{task.batch_option.replace('_', '-')} that fits is {found}")
+        task.ranks.run_dir.write_summary({"program": task.program, "largest_batch": found})
 
     def _require_weights(self, position: Position) -> None:
         """Raise TrainingError where an evaluation would be of random weights."""

@@ -139,6 +139,7 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
     program = "trainer.pytorch.maskrcnn"
     main_figure = MainFigure(split="val", name="mask_ap", goal="max")
     shown = ("box_ap", "mask_ap")
+    batch_option = "batch_per_rank"
     # Each rank draws other regions to learn from, as it sees other pictures.
     stream = "regions"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,13 +12,16 @@ import torch
 
 from trainer.common.errors import TrainingError
 from trainer.common.options import MAY_CHANGE
-from trainer.data.pictures.splits import Pictures, open_splits
+from trainer.data.pictures.corrupt import CorruptPictures
+from trainer.data.pictures.jpeg_crop import open_cropper
+from trainer.data.pictures.splits import Pictures, Repeated, open_splits
 from trainer.data.synthesize.folders import default_folder
 from trainer.data.synthesize.stripes import make_pictures
 from trainer.pytorch.loader import DecodingThreads, Loader, Noise, Source, num_workers
 from trainer.pytorch.program import TorchOptions
 from trainer.pytorch.strategy import Ranks
 
+DecoderName = Literal["library", "fast"]
 LossName = Literal["ce", "bce"]
 SYNTHETIC, RANDOM = "synthetic", "random"
 
@@ -35,6 +39,12 @@ class PictureOptions(TorchOptions):
     mixup: Annotated[float, "alpha by which two pictures are blended; 0 blends none"] = 0.0
     cutmix: Annotated[float, "alpha by which one picture is pasted into another; 0: none"] = 0.0
     loss: Annotated[LossName, "cross entropy, or a binary one for each class"] = "ce"
+    decoder: Annotated[
+        DecoderName, "JPEG decoder: torchvision's, or Trainyard's, compiled here", MAY_CHANGE
+    ] = "library"
+    max_corrupt: Annotated[
+        int, "corrupt pictures that a rank may meet and skip; 0 skips none", MAY_CHANGE
+    ] = 10
     ema: Annotated[
         float | None, "decay of the weights' moving average, which is evaluated and kept"
     ] = None
@@ -45,7 +55,7 @@ class PictureOptions(TorchOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require_positive("accumulate")
-        self.require_at_least(0, "mixup", "cutmix")
+        self.require_at_least(0, "mixup", "cutmix", "max_corrupt")
         if self.ema is not None and not 0 < self.ema < 1:
             message = f"--ema must be between 0 and 1, not {self.ema:g}"
             raise ValueError(message)
@@ -80,6 +90,8 @@ class Data:
     shard_sizes: Sequence[int] = ()
     # That decode, where pictures are decoded.
     threads: DecodingThreads | None = None
+    # That were skipped, where pictures are decoded.
+    corrupt: CorruptPictures | None = None
 
 
 def make_on_each_node(made: MadeSet, ranks: Ranks) -> Path:
@@ -99,19 +111,35 @@ def make_on_each_node(made: MadeSet, ranks: Ranks) -> Path:
 
 
 def open_loaders(
-    folder: Path, ranks: Ranks, device: torch.device, *, size: int, workers: int | None
+    folder: Path,
+    ranks: Ranks,
+    device: torch.device,
+    options: PictureOptions,
+    *,
+    skips_corrupt: bool = True,
+    repeats: int = 1,
 ) -> tuple[Data, Pictures, Pictures]:
     """Open a data set's folder; gives its batches and the pictures that they are made of."""
     train, val = open_splits(folder)
-    threads = DecodingThreads(workers or num_workers(ranks.world, device))
+    threads = DecodingThreads(options.workers or num_workers(ranks.world, device))
+    corrupt = CorruptPictures(options.max_corrupt) if skips_corrupt else None
+    load = partial(
+        Loader,
+        device=device,
+        size=options.image_size,
+        threads=threads,
+        cropper=open_cropper() if options.decoder == "fast" else None,
+        corrupt=corrupt,
+    )
     data = Data(
-        train=Loader(train, device, size=size, threads=threads),
-        val=Loader(val, device, size=size, threads=threads),
+        train=load(Repeated(train, repeats) if repeats > 1 else train, is_filled=True),
+        val=load(val),
         num_train=len(train.labels),
         num_val=len(val.labels),
         classes=train.classes,
         shard_sizes=train.shard_sizes,
         threads=threads,
+        corrupt=corrupt,
     )
     return data, train, val
 

@@ -18,6 +18,7 @@ from trainer.pytorch.evaluation import evaluate
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.labels import LOSSES, mix
 from trainer.pytorch.loader import (
+    Augment,
     Batch,
     DecodingThreads,
     Loader,
@@ -37,6 +38,7 @@ class PictureTask(Task[OptionsT, Batch]):
     """Pictures of class folders as batches of crops; a program says which data and which network."""
 
     main_figure = MainFigure(split="val", name="top1", goal="max")
+    batch_option = "batch_per_rank"
 
     data: Data
 
@@ -67,6 +69,15 @@ class PictureTask(Task[OptionsT, Batch]):
     def val_source(self) -> Source:
         """The same of the validation set."""
         return self.data.val
+
+    @property
+    def repeats(self) -> int:
+        """How often each picture is in its batch."""
+        return 1
+
+    def augment(self, epoch: int) -> Augment | None:  # noqa: ARG002
+        """Give what changes the pixels of an epoch's crops, if anything does."""
+        return None
 
     def sees(self, images: Tensor) -> Tensor:
         """Turn a batch's pictures into what the part that trains takes."""
@@ -116,9 +127,9 @@ class PictureTask(Task[OptionsT, Batch]):
             self.options.workers or num_workers(self.ranks.world, self.device)
         )
         source = Loader(files, self.device, size=about.image_size, threads=threads)
-        shares = picture_shares(
-            network, source, range(len(files.paths)), precision=self.options.precision
-        )
+        every = range(len(files.paths))
+        told = picture_shares(network, source, every, precision=self.options.precision)
+        shares = (each for _, each in told)
         yield from tell_classes(files, shares, about.classes, folder)
 
     def rate(self, position: Position) -> float:
@@ -136,6 +147,7 @@ class PictureTask(Task[OptionsT, Batch]):
             epoch=epoch,
             shard_sizes=self.data.shard_sizes,
             first=position.batch,
+            repeats=self.repeats,
         )
 
         def crop_of(index: int, width: int, height: int) -> Crop:
@@ -145,8 +157,10 @@ class PictureTask(Task[OptionsT, Batch]):
         parts = (
             batch[start : start + size] for batch in mine for start in range(0, len(batch), size)
         )
-        for batch in self.train_source.batches(parts, crop_of):
-            yield Part(batch=batch, samples=batch.samples, num_samples=size * self.ranks.world.size)
+        number = self.data.num_train
+        for batch in self.train_source.batches(parts, crop_of, self.augment(epoch)):
+            samples = [each % number for each in batch.samples]
+            yield Part(batch=batch, samples=samples, num_samples=size * self.ranks.world.size)
 
     def loss(self, model: nn.Module, part: Part[Batch]) -> Loss:
         """Compute the cross entropy, of labels that are smoothed and mixed as the options say."""
@@ -181,10 +195,16 @@ class PictureTask(Task[OptionsT, Batch]):
         )
 
     def summary(self) -> dict[str, object]:
-        """Give the sizes of batch, pictures and sets."""
+        """Give the sizes of batch, pictures and sets, and how often a picture was skipped.
+
+        A collective.
+        """
+        skipped = self.data.corrupt.num_skipped if self.data.corrupt else 0
+        total = self.ranks.strategy.sum(torch.tensor(float(skipped), device=self.device))
         return {
             "batch_size": self.batch_size,
             "image_size": self.options.image_size,
             "train_images": self.data.num_train,
             "val_images": self.data.num_val,
+            "pictures_skipped": int(total),
         }

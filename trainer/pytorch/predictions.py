@@ -139,14 +139,17 @@ def tell_classes(
 @torch.no_grad()
 def picture_shares(
     network: nn.Module, source: Source, samples: Sequence[int], *, precision: PrecisionName
-) -> Iterator[Tensor]:
-    """Yield the share of each class (C) for these pictures of a source, cropped as in evaluation."""
+) -> Iterator[tuple[int, Tensor]]:
+    """Yield each of these pictures of a source, cropped as in evaluation, and its classes' shares (C).
+
+    A corrupt one that the source leaves out is left out.
+    """
     network.eval()
     order = [samples[start : start + BATCH] for start in range(0, len(samples), BATCH)]
     for batch in source.batches(order, lambda _, *size: center_crop(*size)):
         with autocast(precision, batch.images.device):
             scores = network(normalise(batch.images)).float()
-        yield from scores.softmax(dim=1).cpu()
+        yield from zip(batch.samples, scores.softmax(dim=1).cpu(), strict=True)
 
 
 def predict_some(
@@ -166,7 +169,7 @@ def predict_some(
     shown = [place * num_all // number for place in range(number)]
     predictions: list[Prediction] = []
     shares = picture_shares(network, source, shown, precision=precision)
-    for index, of_classes in zip(shown, shares, strict=True):
+    for index, of_classes in shares:
         share, label = of_classes.max(dim=0)
         predicted, true = (pictures.classes[each] for each in (int(label), pictures.labels[index]))
         predictions.append(

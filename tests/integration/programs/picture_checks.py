@@ -15,6 +15,8 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 from urllib.parse import urlsplit
 
 import torch
@@ -25,8 +27,10 @@ from torchvision.transforms.v2 import functional as reference
 from tests.fakes.hostile_pictures import hostile_pictures
 from trainer.common.errors import TrainingError
 from trainer.common.position import Position
-from trainer.data.pictures.crops import Crop, picture_rng, random_crop
-from trainer.data.pictures.splits import open_pictures
+from trainer.data.pictures.corrupt import CorruptPictures
+from trainer.data.pictures.crops import Crop, center_crop, picture_rng, random_crop
+from trainer.data.pictures.jpeg_crop import open_cropper
+from trainer.data.pictures.splits import Pictures, open_pictures
 from trainer.pytorch.loader import DecodingThreads, Loader, decode
 
 NUM_CROPS = 4_000
@@ -107,6 +111,67 @@ def batches(folder: Path) -> object:
         "num_threads_after": torch.get_num_threads(),
         "threads_of_decoders": threads_of_decoders(),
         "counts_its_pictures": 1 < (threads.decoded_per_core_per_s or 0) < 1e6,
+    }
+
+
+def decoders(folder: Path) -> object:
+    """Whether our cropper's batches are the library's, to the bit."""
+    pictures = open_pictures(folder, "train")
+    found = []
+    for cropper in (None, open_cropper()):
+        loader = Loader(
+            pictures,
+            torch.device("cpu"),
+            size=32,
+            threads=DecodingThreads(2),
+            cropper=cropper,
+        )
+        order = [range(len(pictures.labels))]
+        found.extend(
+            loader.batches(order, lambda *shape: random_crop(*shape[1:], picture_rng(1, 2, 0)))
+        )
+    return torch.equal(found[0].images, found[1].images)
+
+
+def corrupt(folder: Path) -> object:
+    """What becomes of batches with a picture that is cut off, the first one of the folder."""
+    pictures = open_pictures(folder, "train")
+    first = pictures.read(0)
+    damaged = SimpleNamespace(
+        labels=pictures.labels,
+        announce=pictures.announce,
+        name=lambda index: f"picture {index}",
+        read=lambda index: first[: len(first) // 2] if index in (0, 1) else pictures.read(index),
+    )
+
+    def samples_of(order: list[list[int]], most: int, *, is_filled: bool) -> object:
+        counted = CorruptPictures(most)
+        loader = Loader(
+            cast("Pictures", damaged),
+            torch.device("cpu"),
+            size=32,
+            threads=DecodingThreads(2),
+            corrupt=counted,
+            is_filled=is_filled,
+        )
+        said, sys.stderr = sys.stderr, io.StringIO()
+        try:
+            batches = [*loader.batches(order, lambda _, *size: center_crop(*size))]
+            shapes = {(len(each.images), len(each.labels)) for each in batches}
+            assert shapes == {(len(each.samples), len(each.samples)) for each in batches}
+            samples = [[*each.samples] for each in batches]
+            return [samples, counted.num_skipped, sys.stderr.getvalue()]
+        except TrainingError as error:
+            return str(error)
+        finally:
+            sys.stderr = said
+
+    return {
+        "filled": samples_of([[2, 0, 3], [0, 4]], 1, is_filled=True),
+        "left out": samples_of([[2, 0, 3], [0]], 1, is_filled=False),
+        "one too many": samples_of([[2, 0, 3], [4, 1]], 1, is_filled=True),
+        "none allowed": samples_of([[2, 0, 3]], 0, is_filled=True),
+        "all": samples_of([[0, 1]], 9, is_filled=True),
     }
 
 
@@ -225,7 +290,9 @@ def main(argv: Sequence[str]) -> int:
     return importlib.import_module(module).main(rest)
 
 
+CHECKS = (crops, batches, decoders, formats, broken, corrupt, mistakes)
+
 if __name__ == "__main__":
-    checks = {each.__name__: each for each in (crops, batches, formats, broken, mistakes)}
+    checks = {each.__name__: each for each in CHECKS}
     results = {name: checks[name](Path(sys.argv[1])) for name in sys.argv[2:]}
     print(json.dumps(results))

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import json
+import os
+import random
+import tempfile
+from dataclasses import replace
 
 import torch
 from torch import nn
 
 from trainer.common.errors import TrainingError
+from trainer.common.options import parse_options
+from trainer.common.preemption import Notice
+from trainer.common.program import RanksOf
+from trainer.common.rundir import RunDir
+from trainer.common.world import World
+from trainer.pytorch import classifier
+from trainer.pytorch.find_batch import find_batch, largest_that_fits, out_of_memory
 from trainer.pytorch.guard import require_whole_sums
 from trainer.pytorch.labels import LOSSES, mix
+from trainer.pytorch.loop import run
 from trainer.pytorch.networks import build_network
 from trainer.pytorch.optimizers import Lamb
+from trainer.pytorch.rand_augment import CHANGES, rand_augment
+from trainer.pytorch.strategy import make_strategy
 
 
 def lamb() -> object:
@@ -77,5 +91,114 @@ def networks() -> object:
     return found
 
 
+def changed() -> object:
+    """What RandAugment makes of one picture, by generators and by magnitude."""
+    torch.manual_seed(1)
+    image = torch.randint(20, 200, (3, 24, 24), dtype=torch.uint8)
+    found = [
+        rand_augment(image, random.Random(seed), magnitude=6) for seed in (*range(30), *range(30))
+    ]
+    at_nought = [
+        "autocontrast or equalize"
+        for change in CHANGES
+        if not torch.equal(change(image, 0.0), image)
+    ]
+    return {
+        "is_the_same_again": all(map(torch.equal, found[:30], found[30:])),
+        "num_different": sum(not torch.equal(each, image) for each in found[:30]),
+        "at_nought": at_nought,
+        "shapes": [list(shape) for shape in {tuple(each.shape) for each in found}],
+    }
+
+
+def searched() -> object:
+    """What is found of a memory that holds so many samples, and what is said where it is none."""
+    held: dict[str, object] = {}
+    tried: list[int] = []
+
+    def fits(number: int, limit: int) -> bool:
+        if limit == 37:
+            tried.append(number)
+        return number <= limit
+
+    for limit in (1, 2, 3, 37, 64, 1000):
+        held[str(limit)] = largest_that_fits(
+            lambda number, limit=limit: fits(number, limit), least=2, most=100
+        )
+
+    def never(_number: int) -> None:
+        raise torch.OutOfMemoryError
+
+    told = [str(out_of_memory("batch_per_rank", 64, hint="it"))]
+    told.append(str(out_of_memory("batch_size", 64, hint="")))
+    try:
+        find_batch(never, least=2)
+    except TrainingError as error:
+        told.insert(0, str(error))
+    return {"held": held, "tried": tried, "told": told}
+
+
+class Small(nn.Module):
+    """A network of a device whose memory holds five pictures of its input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Flatten(), nn.LazyLinear(2))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Compute the scores."""
+        if len(images) > self.room:
+            raise torch.OutOfMemoryError
+        return self.layers(images)
+
+    room = 5
+
+
+def beyond_memory() -> object:
+    """What a training, and a search, say of a device whose memory ends; the device is made up."""
+    said: dict[str, str] = {}
+    made = ("--data", "random", "--num-classes", "2", "--num-images", "4", "--image-size", "32")
+    options = parse_options(classifier.Options, [*made, "--batch-per-rank", "2", "--find-batch"])
+
+    def build(_num_classes: int, size: int) -> nn.Module:
+        network = Small()
+        network.layers(torch.zeros(2, 3, size, size))
+        return network
+
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        world = World(rank=0, size=1)
+        ranks = RanksOf(
+            world=world,
+            strategy=make_strategy("single", world),
+            run_dir=RunDir.from_environment({}),
+            notice=Notice(),
+        )
+
+        class OnGpu(classifier.Classifier):
+            """As if it were on a GPU."""
+
+            def trial(self) -> object:
+                return self.noise if self.options.find_batch else None
+
+        for name, kind, room, more in (
+            ("on a CPU", classifier.Classifier, 5, True),
+            ("search", OnGpu, 5, True),
+            ("train", OnGpu, 1, False),
+        ):
+            Small.room = room
+            task = kind(replace(options, find_batch=more), ranks, "small", build)
+            lines: list[str] = []
+            task.say = lines.append
+            try:
+                run(task)
+                said[name] = lines[-1]
+            except TrainingError as error:
+                said[name] = str(error)
+    return said
+
+
+CHECKS = (lamb, losses, mixed, votes, networks, changed, searched, beyond_memory)
+
 if __name__ == "__main__":
-    print(json.dumps({each.__name__: each() for each in (lamb, losses, mixed, votes, networks)}))
+    print(json.dumps({each.__name__: each() for each in CHECKS}))

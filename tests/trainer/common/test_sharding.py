@@ -32,6 +32,16 @@ def test_ranks_together_see_the_batch_that_one_rank_sees(size):
         assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
+@pytest.mark.parametrize("first", [0, 2])
+def test_repeated_samples_share_a_batch_as_copies_on_ranks_in_turn(first):
+    unique = list(shuffled_batches(103, 8, seed=1, epoch=1))[first:6]
+    parts = [
+        list(rank_batches(103, 16, world, seed=1, epoch=1, first=first, repeats=2))
+        for world in worlds(2)
+    ]
+    assert parts == [unique, [[each + 103 for each in batch] for batch in unique]]
+
+
 @pytest.mark.parametrize("first", [0, 2, 6])
 def test_a_rank_trains_on_its_part_of_full_batches_only(first):
     full = list(shuffled_batches(103, 16, seed=1, epoch=1))[first:6]

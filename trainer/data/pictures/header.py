@@ -28,6 +28,15 @@ _SCAN, _END = 0xDA, 0xD9
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 
 
+class CorruptPicture(TrainingError):
+    """A picture whose bytes no decoder can read; `reason` names it without a hint."""
+
+    def __init__(self, picture: str, reason: str) -> None:
+        super().__init__(reason, hint="get the file again, or take it away")
+        self.picture = picture
+        self.reason = reason
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PictureHeader:
     """A picture's format and size as stored, before any turn that EXIF asks for."""
@@ -75,10 +84,9 @@ def require_few_pixels(width: int, height: int, name: str) -> None:
         raise not_whole(name, f"{width} x {height} pixels are more than {MOST_PIXELS:,}")
 
 
-def not_whole(name: str, why: str) -> TrainingError:
+def not_whole(name: str, why: str) -> CorruptPicture:
     """Give the error for a picture that cannot be decoded."""
-    message = f"`{name}` is not a complete picture: {why}"
-    return TrainingError(message, hint="get the file again, or take it away")
+    return CorruptPicture(name, f"`{name}` is not a complete picture: {why}")
 
 
 def _find_header(data: bytes, name: str) -> tuple[PictureHeader, int]:

@@ -55,6 +55,29 @@ class Pictures(Protocol):
         ...
 
 
+class Repeated:
+    """Pictures several times over: copy c of picture i is number `i + c * len(labels)`."""
+
+    def __init__(self, pictures: Pictures, times: int) -> None:
+        self._pictures = pictures
+        self._number = len(pictures.labels)
+        self.classes = pictures.classes
+        self.shard_sizes = pictures.shard_sizes
+        self.labels = [*pictures.labels] * times
+
+    def announce(self, samples: Sequence[int]) -> None:
+        """Announce each picture once."""
+        self._pictures.announce(list(dict.fromkeys(each % self._number for each in samples)))
+
+    def read(self, index: int) -> bytes:
+        """Give the encoded file of any of the copies."""
+        return self._pictures.read(index % self._number)
+
+    def name(self, index: int) -> str:
+        """Give the picture's name."""
+        return self._pictures.name(index % self._number)
+
+
 def open_splits(folder: Path) -> tuple[Pictures, Pictures]:
     """Give training and validation pictures; raises TrainingError where their classes differ."""
     train, val = open_pictures(folder, "train"), open_pictures(folder, "val")

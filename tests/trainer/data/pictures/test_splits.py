@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from trainer.common.errors import TrainingError
-from trainer.data.pictures.splits import open_pictures, open_splits
+from trainer.data.pictures.splits import Repeated, open_pictures, open_splits
 
 # The bytes are opaque here.
 FILES = {
@@ -189,3 +189,17 @@ class TestMistakes:
         with pytest.raises(TrainingError, match="cannot be read: No such file") as error:
             pictures.read(0)
         assert str(gone) in str(error.value)
+
+
+def test_copies_of_pictures_are_read_and_announced_as_the_pictures(tmp_path):
+    pictures = open_pictures(write_files(tmp_path, FILES), "train")
+    announced: list[int] = []
+    copies = Repeated(pictures, 2)
+    pictures.announce = announced.extend
+    copies.announce([4, 1, 3, 0])
+    assert announced == [1, 0]
+    assert copies.labels == [*pictures.labels] * 2
+    assert [copies.read(each) for each in range(6)] == [
+        pictures.read(each % 3) for each in range(6)
+    ]
+    assert copies.name(5) == pictures.name(2)

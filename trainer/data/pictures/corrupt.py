@@ -1,0 +1,40 @@
+"""Counts the corrupt pictures that a training goes on without, up to a limit."""
+
+from __future__ import annotations
+
+import threading
+
+from trainer.common.errors import TrainingError
+from trainer.common.messages import warn
+from trainer.data.pictures.header import CorruptPicture
+
+
+class CorruptPictures:
+    """The corrupt pictures that a rank has met, of all its splits; for any number of threads.
+
+    Each picture counts once towards the limit `most`, however many epochs see it.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._names: set[str] = set()
+        self._counting = threading.Lock()
+        self.num_skipped = 0
+
+    def skip(self, error: CorruptPicture) -> None:
+        """Count a picture that is left out, and name it once on stderr.
+
+        Raises the error itself where none may be skipped, and TrainingError beyond the limit.
+        """
+        if not self._most:
+            raise error
+        with self._counting:
+            self.num_skipped += 1
+            if error.picture in self._names:
+                return
+            self._names.add(error.picture)
+            number = len(self._names)
+        if number > self._most:
+            message = f"{number} corrupt pictures are more than --max-corrupt {self._most}: {error}"
+            raise TrainingError(message)
+        warn(f"{error.reason}; it is skipped, {number} of at most {self._most}")
