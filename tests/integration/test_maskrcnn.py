@@ -265,6 +265,13 @@ class TestFigures:
         lower = [0, 0, 0, 0, 0, 1, 1, 1, 0]
         assert samples["outlines"] == [[upper, both, lower, lower, [0] * 9]] * 3
 
+    def test_rates_momentum_and_decay_are_those_of_the_options(self, found):
+        usual, own = found["recipe"]["usual"], found["recipe"]["own"]
+        # A sixteenth of the rate for each of two pictures; a tenth from 16 and 22 of 26 on.
+        assert usual[0] == pytest.approx([1.0] * 7 + [0.1] * 2 + [0.01])
+        assert own[0] == pytest.approx([1.0] * 3 + [0.1] * 6 + [0.01])
+        assert (usual[1:], own[1:]) == ([0.9, 0.25], [0.5, 0.25])
+
     def test_weights_of_other_classes_are_matched_by_name(self, found):
         weights = found["weights"]
         assert (weights["num_known"], weights["rest"]) == (2, True)

@@ -17,10 +17,12 @@ from pycocotools.cocoeval import COCOeval
 from torchvision.models.detection import maskrcnn_resnet50_fpn
 from torchvision.ops.misc import FrozenBatchNorm2d
 
+from trainer.common.position import Position
 from trainer.common.preemption import Notice
 from trainer.common.rundir import RunDir
 from trainer.common.world import World
 from trainer.data.pictures.coco import CocoObject, CocoPicture, CocoSplit, read_split
+from trainer.pytorch import maskrcnn
 from trainer.pytorch.maskrcnn_evaluation import FIGURES, coco_figures, evaluate
 from trainer.pytorch.maskrcnn_loading import read_sample
 from trainer.pytorch.maskrcnn_model import (
@@ -33,6 +35,7 @@ from trainer.pytorch.maskrcnn_model import (
 from trainer.pytorch.strategy import Ranks, make_strategy
 
 CPU = torch.device("cpu")
+NOWHERE = RunDir(path=Path("/dev/null"), outputs=Path("/dev/null"))
 
 
 class Oracle(torch.nn.Module):
@@ -242,6 +245,27 @@ def check_torchvision() -> dict[str, Any]:
     }
 
 
+def check_recipe() -> dict[str, Any]:
+    """What the options make of a training of ten steps: rates and SGD's settings."""
+    found = {}
+    for name, given in (("usual", {}), ("own", {"decay_steps": "3,9", "momentum": 0.5})):
+        options = maskrcnn.Options(
+            device="cpu", epochs=1, lr=8.0, warmup_steps=0, weight_decay=0.25, **given
+        )
+        ranks = Ranks(
+            world=World(),
+            strategy=make_strategy("single", World()),
+            run_dir=NOWHERE,
+            notice=Notice(),
+        )
+        task = maskrcnn.MaskRcnn(options, ranks)
+        task.__dict__["is_wide"] = [True] * 20
+        group = task.optimizer(torch.nn.Linear(1, 1), None).param_groups[0]
+        rates = [task.rate(Position(step=step)) for step in range(10)]
+        found[name] = [rates, group["momentum"], group["weight_decay"]]
+    return found
+
+
 def main(data: str) -> None:
     torch.set_num_threads(1)
     split = read_split(Path(data), "val2017")
@@ -253,6 +277,7 @@ def main(data: str) -> None:
         "nothing": coco_figures(split.annotations, []),
         "samples": check_samples(split),
         "weights": check_weights(),
+        "recipe": check_recipe(),
     }
     print(json.dumps(found))
 
