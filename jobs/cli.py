@@ -62,6 +62,11 @@ _ROOMS = {"ui": "jobs.ui.command"}
 COMPLETING = "_LAUNCH_COMPLETE"
 
 
+def module_of(verb: str) -> str:
+    """Name the module that holds the `app` of a verb."""
+    return _ROOMS.get(verb, f"jobs.commands.{verb}")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code (errors.ExitCode)."""
     if argv is None and sys.getfilesystemencoding() != "utf-8":
@@ -151,7 +156,7 @@ class Verbs(Group):
         del ctx
         if cmd_name not in VERBS:
             return None
-        command = get_command(import_module(_ROOMS.get(cmd_name, f"jobs.commands.{cmd_name}")).app)
+        command = get_command(import_module(module_of(cmd_name)).app)
         command.help = command.help or VERBS[cmd_name]
         return command
 

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from jobs.calling import heard
-from jobs.contracts.errors import LaunchError
+from jobs.contracts.errors import LaunchError, NotFound
 from jobs.contracts.spec import LogLine, RunHandle
 from jobs.engines.base import Attended, Engine
 from jobs.host.units import utc_text
@@ -94,10 +94,15 @@ class Watched:
     ranks: list[int] | None
     pattern: Pattern[str] | None
     position: Position
+    # Whether its folder is on this machine; one on Azure may not be yet.
+    is_here: bool
 
     def look(self) -> tuple[list[LogLine], bool]:
-        """Read what is new; tells whether there will be no more."""
+        """Read what is new; tells whether there will be no more. Raises NotFound for a removed run."""
         position = self.position
+        if self.is_here and not Path(self.handle.run_dir).is_dir():
+            message = f"run {self.handle.id} was removed"
+            raise NotFound(message)
         with heard():
             is_over = self.engine.store.status(self.handle).state.is_terminal()
             since = position.since
@@ -147,6 +152,7 @@ def _open(reading: Reading, request: Request) -> Watched:
         ranks=parse_ranks(asked["rank"], size) if asked.get("rank") else None,
         pattern=parse_pattern(asked.get("grep") or None),
         position=Position(request.headers.get("last-event-id", "")),
+        is_here=Path(handle.run_dir).is_dir(),
     )
 
 

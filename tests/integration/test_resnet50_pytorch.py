@@ -190,7 +190,11 @@ def test_a_mistake_is_one_line_that_says_what_to_do(python, pictures, tmp_path):
         ([], 1, "error: no input `imagenet` was handed to this run (hint: "),
         (["--data", "/nowhere"], 1, "error: no folder `/nowhere/train` (hint: DIR holds train/"),
         (["--data", str(other)], 1, "other classes in train than in val: class-0001 in one of"),
-        (["--data", str(broken), *small], 1, f"error: `{victim}` is not a complete picture: "),
+        (
+            ["--data", str(broken), *small, "--max-corrupt", "0"],
+            1,
+            f"error: `{victim}` is not a complete picture: ",
+        ),
         (
             ["--data", str(pictures), "--batch-per-rank", "21"],
             1,

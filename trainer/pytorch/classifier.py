@@ -74,7 +74,7 @@ class Options(ResnetOptions, PictureOptions):
     recipe: Annotated[RecipeName | None, "set the options of a paper's recipe", MAY_CHANGE] = None
     optimizer: Annotated[OptimizerName, "optimizer; --momentum is that of sgd"] = "sgd"
     rand_augment: Annotated[
-        float, "magnitude of RandAugment's two changes of each picture, up to 10; 0: none"
+        float, "magnitude of RandAugment's changes of each picture; 0: none"
     ] = 0.0
     repeats: Annotated[int, "how often a picture is in its batch, each time cropped anew"] = 1
     compile: Annotated[bool, "let torch.compile make kernels for this network", MAY_CHANGE] = False

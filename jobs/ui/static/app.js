@@ -139,7 +139,8 @@ function watchCharts(place) {
   async function read() {
     const answer = await fetch(place.dataset.from, { headers: { accept: "application/json" } }).catch(() => null);
     if (answer && answer.ok) update(await answer.json());
-    if ("live" in place.dataset) setTimeout(read, CURVES_EVERY_MS);
+    const isGone = answer && answer.status === 404;
+    if ("live" in place.dataset && !isGone) setTimeout(read, CURVES_EVERY_MS);
   }
   read();
 }
@@ -151,6 +152,7 @@ function watchNow() {
   setTimeout(async () => {
     if (!document.hidden) {
       const answer = await fetch(now.dataset.again).catch(() => null);
+      if (answer && answer.status === 404) return;
       if (answer && answer.ok) {
         const made = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("now");
         if (made) now.replaceWith(made);

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from typer.main import get_command
 
-from jobs.cli import VERBS
+from jobs.cli import VERBS, module_of
 
 PROJECT = Path(__file__).resolve().parents[3]
 # Of policy.md each line is written from the rules (tests/infra/policy/test_rules.py compares them).
@@ -142,7 +142,7 @@ def _written(figure: object) -> str:
 
 
 def _help_of(verb: str) -> str:
-    command = get_command(import_module(f"jobs.commands.{verb}").app)
+    command = get_command(import_module(module_of(verb)).app)
     return " ".join(" ".join(_helps(command)).split())
 
 

@@ -12,6 +12,8 @@ from typing import Any, get_type_hints
 from msgspec import Struct, structs
 from typer.main import get_command
 
+from jobs.cli import module_of
+
 PROJECT = Path(__file__).resolve().parents[3]
 _WORDS = (
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
@@ -121,7 +123,7 @@ def _assigned(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
 def typed(line: str, name: str) -> Any:
     """Give the default of a verb's option: `typed("data pack", "shard_size")`."""
     verb, *below = line.split()
-    command: Any = get_command(import_module(f"jobs.commands.{verb}").app)
+    command: Any = get_command(import_module(module_of(verb)).app)
     for word in below:
         command = command.commands[word]
     return next(each.default for each in command.params if each.name == name)

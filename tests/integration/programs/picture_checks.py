@@ -252,9 +252,9 @@ def evaluate(argv: Sequence[str]) -> int:
         torch.manual_seed(options.seed)
         seen: list[int] = []
         begin = task.data.val._begin
-        task.data.val._begin = lambda samples, crop_of: (
+        task.data.val._begin = lambda samples, *more: (
             seen.extend(samples),
-            begin(samples, crop_of),
+            begin(samples, *more),
         )[1]
         found = task.evaluate(task.build(), NO_GUARD, Position())
         text = json.dumps({"seen": seen, "found": found})
