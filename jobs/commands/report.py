@@ -9,10 +9,12 @@ import typer
 
 from jobs.commands import completers, options
 from jobs.commands.usage import make_app
-from jobs.contracts.errors import LaunchError
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.host import console
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from jobs.contracts.spec import Environment, RunHandle, RunRecord
     from jobs.engines.base import Runs
     from jobs.runs.beside_forecast import BesideForecast
@@ -38,6 +40,15 @@ def report(
             help="Picture to write, .png or .svg (default: report.png in the first run's folder).",
         ),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html",
+            metavar="FILE",
+            parser=Path,
+            help="Page to write: figures, curves and failures in one file, to be mailed.",
+        ),
+    ] = None,
     json: options.Json = False,
     stack: options.Stack,
     env: options.EnvFile = None,
@@ -48,7 +59,6 @@ def report(
     or loss. Runs that are compared are labelled by how they differ. Where a forecast was kept with
     a run, it is shown beside what came of it.
     """
-    from jobs.runs.beside_forecast import comparison_text
     from jobs.runs.charts import check_format, draw_report, left_out
     from jobs.runs.report import as_json
     from jobs.runs.report_text import remarks, report_table
@@ -67,6 +77,8 @@ def report(
         name = "report.png" if len(reports) == 1 else "comparison.png"
         picture = output or Path(reports[0].status.run_dir, name)
         draw_report(reports, picture)
+    if html is not None:
+        _write_page(reports, html)
     beside = [_beside_forecast(each, store, environment) for each in reports]
     if json:
         shown = None if picture is None else str(picture.absolute())
@@ -78,18 +90,53 @@ def report(
         return
     ids = shown_ids([each.status.id for each in reports], store)
     console.out(report_table(reports, ids))
+    _show_forecasts(reports, beside, ids, environment)
+    for remark in remarks(reports):
+        console.say(remark)
+    if html is not None:
+        console.say(f"\npage: {html}")
+    if picture is not None:
+        console.say(f"\ncurves: {picture}")
+        if names := left_out(reports):
+            console.say(f"without {', '.join(names)}, which --json has")
+
+
+def _show_forecasts(
+    reports: Sequence[RunReport],
+    beside: Sequence[BesideForecast | None],
+    ids: Mapping[str, str],
+    environment: Environment,
+) -> None:
+    """Print each run's forecast beside what came of it, where one was kept."""
+    from jobs.runs.beside_forecast import comparison_text
+
     for each, compared in zip(reports, beside, strict=True):
         if compared is not None:
             cluster = environment.clusters.get(each.status.cluster)
             title = f"{ids[each.status.id]}: " if reports[1:] else ""
             text = comparison_text(compared, cluster.currency if cluster else None)
             console.out(f"\n{title}{text}")
-    for remark in remarks(reports):
-        console.say(remark)
-    if picture is not None:
-        console.say(f"\ncurves: {picture}")
-        if names := left_out(reports):
-            console.say(f"without {', '.join(names)}, which --json has")
+
+
+def _write_page(reports: Sequence[RunReport], path: Path) -> None:
+    """Write the runs as one page; raises EnvironmentFailure where it cannot be written."""
+    from tempfile import TemporaryDirectory
+
+    from jobs.host.files import write_file
+    from jobs.runs.charts import draw_report
+    from jobs.runs.report_page import page_of
+
+    picture = None
+    if any(each.curves for each in reports):
+        with TemporaryDirectory() as folder:
+            drawn = Path(folder, "curves.png")
+            draw_report(reports, drawn)
+            picture = drawn.read_bytes()
+    try:
+        write_file(path, page_of(reports, picture).encode())
+    except OSError as error:
+        message = f"`{path}` cannot be written: {error.strerror or error}"
+        raise EnvironmentFailure(message, hint="--html FILE in another folder") from None
 
 
 def _beside_forecast(

@@ -15,6 +15,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -59,7 +60,7 @@ def main() -> int:
             kernel_name="python3", transport="ipc", connection_file=f"{folder}/kernel.json"
         )
         client = clients.NotebookClient(notebook, km=kernel, timeout=None, startup_timeout=600)
-        client.on_cell_executed = lambda **_: save(notebook, target, formats)
+        client.on_cell_executed = partial(save_after_cell, notebook, target, formats)
         client.process_message = telling(client.process_message)
         try:
             client.execute(cleanup_kc=True)
@@ -98,6 +99,11 @@ def telling(process: Any) -> Any:
         return process(message, cell, number)
 
     return told
+
+
+def save_after_cell(notebook: Any, target: str, formats: Any, **_cell: Any) -> None:
+    """Save what has run so far: nbclient calls it with the cell that ended."""
+    save(notebook, target, formats)
 
 
 def save(notebook: Any, target: str, formats: Any) -> None:

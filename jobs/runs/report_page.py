@@ -9,6 +9,7 @@ from html import escape
 from jobs.host.console import duration_text, masked
 from jobs.runs.charts import headings, report_label
 from jobs.runs.figures import figure_text
+from jobs.runs.outcome import run_time_s
 from jobs.runs.report import RunReport
 
 # No script, and nothing from elsewhere: what a program wrote in its metrics is text.
@@ -77,7 +78,7 @@ def _ranks_per_node(report: RunReport) -> int:
 
 
 def _time(report: RunReport) -> str:
-    seconds = report.time_s
+    seconds = run_time_s(report.status)
     return "" if seconds is None else duration_text(seconds)
 
 

@@ -92,7 +92,7 @@ EVERY_COMMAND = [
         "rerun",
         "diff",
     ),
-    *("keep", "rm", "prune", "report", "shell", "schema", "doctor", "completion"),
+    *("keep", "rm", "prune", "report", "ui", "shell", "schema", "doctor", "completion"),
     *(
         f"image {each}"
         for each in ("init", "lock", "install", "build", "push", "promote", "path", "ls")
