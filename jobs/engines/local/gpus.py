@@ -1,17 +1,25 @@
-"""Refuses a Horovod that cannot use this machine's GPUs."""
+"""Decides which jobs leave this machine's GPUs alone, because their Horovod cannot use them."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jobs.contracts.errors import Refused
+from jobs.host.console import count_text
+
+if TYPE_CHECKING:  # the demo asks before there is an environment
+    from jobs.contracts.spec import JobSpec
 
 # What a Horovod with NCCL calls; the one without carries only the question whether it has it.
 NCCL_SYMBOL = b"ncclAllReduce"
-# What hides the GPUs from a job's ranks, as words of `launch run`.
-ON_THE_CPU = ("--set", "env.CUDA_VISIBLE_DEVICES=-1")
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+HIDDEN = ("", "-1")
+# What hides the GPUs from a job's ranks.
+ON_THE_CPU = {VISIBLE: "-1"}
 
 
 def horovod_lacks_nccl(interpreter: Path) -> bool:
@@ -20,19 +28,38 @@ def horovod_lacks_nccl(interpreter: Path) -> bool:
     return bool(libraries) and not any(NCCL_SYMBOL in each.read_bytes() for each in libraries)
 
 
-def refuse_horovod_without_nccl(
-    launcher: str, image: str, env: Mapping[str, str], interpreter: Path, *, num_gpus: int
-) -> None:
-    """Raise Refused where ranks would find GPUs that their Horovod cannot reduce on.
+def why_on_the_cpu(
+    spec: JobSpec, environ: Mapping[str, str], interpreter: Path, *, num_gpus: int
+) -> str | None:
+    """Say why a job has to leave this machine's GPUs alone; None where nothing keeps it from them.
 
-    Such a job would run, with every tensor on its way through the CPU; nobody means that. `env` is
-    all that the ranks get, the job's own over what they inherit.
+    Ranks that found GPUs would send every tensor through the CPU, or end. Raises Refused where the
+    job itself asks for GPUs. `environ` is what ranks inherit, below the job's own variables.
     """
-    is_hidden = env.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
-    if launcher not in ("horovod", "mpi") or not num_gpus or is_hidden:
-        return
+    is_hidden = {**environ, **spec.env}.get(VISIBLE) in HIDDEN
+    if spec.launcher not in ("horovod", "mpi") or not num_gpus or is_hidden:
+        return None
     if not horovod_lacks_nccl(interpreter):
-        return
-    message = f"this machine has {num_gpus} GPUs, and the Horovod of `{image}` has no NCCL"
-    hint = f"launcher: torch (DDP uses NCCL), or on the CPU: {shlex.join(ON_THE_CPU)}"
-    raise Refused(message, hint=hint)
+        return None
+    from jobs.jobfile.read import catalog_names
+
+    gpus = count_text(num_gpus, "GPU")
+    twin = f"{spec.name}-ddp"
+    by_ddp = f"launch run {shlex.quote(twin)}" if twin in catalog_names() else "launcher: torch"
+    if asked := _asks_for_gpus(spec):
+        message = f"this machine has {gpus}, and the Horovod of `{spec.image}` has no NCCL"
+        hint = f"{by_ddp} (DDP uses NCCL), or leave out {asked} to train on the CPU"
+        raise Refused(message, hint=hint)
+    return (
+        f"trains on the CPU: the Horovod of `{spec.image}` has no NCCL, so the {gpus} here rest; "
+        f"{by_ddp} uses them by DDP"
+    )
+
+
+def _asks_for_gpus(spec: JobSpec) -> str | None:
+    """Give the words by which a job wants GPUs and no CPU; None where it takes what there is."""
+    if VISIBLE in spec.env:
+        return f"`env: {VISIBLE}`"
+    words = spec.command
+    pairs = [*pairwise(words), *(tuple(each.split("=", 1)) for each in words)]
+    return "`--device cuda`" if ("--device", "cuda") in pairs else None
