@@ -7,6 +7,8 @@ BARE = "$(or $(PYTHON),python3)" -m
 BIN = .venv/bin
 # Options of `make prove-azure`: docs/prove-azure.md.
 PROVE ?=
+# Options of `make bench`, as `--page training --rounds 3` (CONTRIBUTING.md); else every page.
+BENCH ?=
 # Whose mutants `make mutants` plants, by the beginnings of modules (jobs/rank infra); else all.
 MUTANTS ?=
 
@@ -44,7 +46,7 @@ docs:
 
 bench: setup
 	@$(BARE) tests.environments.testbed
-	$(BIN)/python -m tests.bench
+	$(BIN)/python -m tests.bench $(BENCH)
 
 faults: setup
 	@$(BARE) tests.environments.testbed
