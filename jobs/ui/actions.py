@@ -10,7 +10,7 @@ from starlette.datastructures import QueryParams
 
 from jobs.calling import call
 from jobs.contracts.errors import LaunchError, Refused
-from jobs.ui.one_run import is_on
+from jobs.ui.one_run import fetched_to, is_on
 from jobs.ui.reading import FILE, Reading
 
 # What a page may do, and no other verb; of two words those of a group.
@@ -26,7 +26,9 @@ VERBS = (
 )
 # Those that print a value.
 _WITH_VALUE = ("run", "rerun")
-_PLANNED = ("run",)
+_STARTED = ("run", "rerun")
+# Options by which a form changes what is started, of a job and of a run.
+_CHANGES = ("cluster", "nodes", "priority")
 _ANSWERED = ("run", "rerun", "cluster resume")  # with --yes: the page has asked
 
 
@@ -41,7 +43,9 @@ class Action:
 def of_run(run: Mapping[str, Any], environment: Sequence[str]) -> list[Action]:
     """List what can be done with a run."""
     name = run["id"]
-    fetched = Action(label="Fetch", words=["fetch", *environment, name])
+    fetched = Action(
+        label="Fetch", words=["fetch", f"--into={fetched_to(name)}", *environment, name]
+    )
     if is_on(run):
         return [Action(label="Cancel", words=["cancel", *environment, name]), fetched]
     again = [Action(label="Run again", words=["rerun", *environment, name])]
@@ -66,26 +70,55 @@ def words_of(asked: QueryParams, reading: Reading) -> list[str]:
     """
     words = asked.getlist("word")
     if asked.get("job", "").strip():
-        changes = [
-            f"--set={line.strip()}" for line in asked.get("set", "").splitlines() if line.strip()
-        ]
-        named = [
-            f"--{name}={asked[name].strip()}"
-            for name in ("cluster", "nodes", "priority")
-            if asked.get(name, "").strip()
-        ]
-        where = reading.words_for(asked.get("place", ""))
-        words = ["run", *named, *changes, *where, "--", asked["job"].strip()]
-    elif asked.get("nodes", "").strip():  # of a cluster
+        words = ["run", *reading.words_for(asked.get("place", "")), "--", asked["job"].strip()]
+    if words[:1] == ["cluster"] and asked.get("nodes", "").strip():
         words = [*words, asked["nodes"].strip()]
+    elif words[:1] in [[each] for each in _STARTED]:
+        words = [words[0], *_changes_of(asked), *words[1:]]
     return list(_allowed(words))
+
+
+def _changes_of(asked: QueryParams) -> list[str]:
+    """Give the options of a form that changes what is started: a line of `set` each."""
+    given = {name: asked.get(name, "").strip() for name in _CHANGES}
+    lines = [line.strip() for line in asked.get("set", "").splitlines()]
+    return [f"--{name}={value}" for name, value in given.items() if value] + [
+        f"--set={line}" for line in lines if line
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changing:
+    """The form that changes what is started: the words without the changes, and the changes by name."""
+
+    words: Sequence[str]
+    given: Mapping[str, str]
+
+
+def changing(words: Sequence[str]) -> Changing | None:
+    """Take words of a start apart for its form; None of what starts nothing."""
+    if words[0] not in _STARTED:
+        return None
+    end = words.index("--") if "--" in words else len(words)
+    given: dict[str, list[str]] = {}
+    kept: list[str] = []
+    for word in words[:end]:
+        name, _, value = word.removeprefix("--").partition("=")
+        if word.startswith("--") and name in (*_CHANGES, "set"):
+            given.setdefault(name, []).append(value)
+        else:
+            kept.append(word)
+    told = {name: "\n".join(values) for name, values in given.items()}
+    return Changing(words=[*kept, *words[end:]], given=told)
 
 
 def plan_of(words: Sequence[str]) -> Any:
     """Plan what would be started, in the words of `launch plan`; None of what starts nothing."""
-    if words[0] not in _PLANNED:
+    if words[0] not in _STARTED:
         return None
-    return call(["plan", "--json", *words[1:]])
+    if words[0] == "run":
+        return call(["plan", "--json", *words[1:]])
+    return call([words[0], "--dry-run", "--json", *words[1:]])
 
 
 def do(words: Sequence[str], reading: Reading) -> Any:
