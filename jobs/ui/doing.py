@@ -17,9 +17,10 @@ SHORT_S, MOST = 2.0, 100
 
 @dataclass(kw_only=True)
 class Doing:
-    """An action that was begun: its words, and what came of it."""
+    """An action that was begun: its environment, its words, and what came of it."""
 
     number: int
+    place: str
     words: Sequence[str]
     began_s: float = field(default_factory=time.monotonic)
     value: Any = None
@@ -39,9 +40,9 @@ class Doings:
         self._known: dict[int, Doing] = {}
         self._numbers = itertools.count(1)
 
-    def begin(self, words: Sequence[str], do: Callable[[], Any]) -> Doing:
+    def begin(self, place: str, words: Sequence[str], do: Callable[[], Any]) -> Doing:
         """Begin an action; blocks until its end, or for a short time."""
-        doing = Doing(number=next(self._numbers), words=words)
+        doing = Doing(number=next(self._numbers), place=place, words=words)
         self._known[doing.number] = doing
         self._known.pop(doing.number - MOST, None)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
@@ -13,6 +13,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
@@ -25,7 +26,7 @@ from jobs.runs.charts import COLOURS, COLOURS_ON_DARK
 from jobs.ui import actions, live, one_run, tables, words_shown
 from jobs.ui.doing import Doings
 from jobs.ui.guard import Guard
-from jobs.ui.reading import Reading, caught
+from jobs.ui.reading import Reading, alike, caught
 
 FOLDER = Path(__file__).parent
 PAGE_SIZE = 200
@@ -121,8 +122,7 @@ def _act(
 ) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         form = await request.form()
-        words = [str(each) for each in form.getlist("word")]
-        return await page(lambda pages, _: pages.act(words))(request)
+        return await page(lambda pages, _: pages.act(form))(request)
 
     return answer
 
@@ -173,7 +173,7 @@ class Pages:
         return render(
             "runs.html",
             runs=found[first : first + PAGE_SIZE],
-            errors=[each for each in told if each.error],
+            errors=alike(told),
             places=self._reading.places(),
             asked=dict(asked),
             states=STATES,
@@ -197,7 +197,7 @@ class Pages:
             **_shown(place, told),
             outputs=one_run.outputs_of(told, address),
             fetched=one_run.fetched_to(told["id"]),
-            actions=actions.of_run(told, words),
+            actions=actions.of_run(told, place),
             ranks=range(told["world_size"]),
             asked=request.query_params,
             tables=[
@@ -237,7 +237,7 @@ class Pages:
         told = [
             {**each, "place": place}
             for place, runs in by_place.items()
-            for each in self._reading.ask(place, "report", of=runs)["runs"]
+            for each in self._reading.ask(place, "report", "--no-picture", of=runs)["runs"]
         ]
         return render(
             "compare.html", reports=told, labels=one_run.labels_of(told), query=request.url.query
@@ -282,8 +282,10 @@ class Pages:
             (kind, each, tables.versions(kind, each.place, each.value) if each.value else None)
             for kind, told in found
             for each in told
+            if not each.error
         ]
-        return render("datasets.html", sections=sections)
+        errors = alike([each for _, told in found for each in told])
+        return render("datasets.html", sections=sections, errors=errors)
 
     def data(self, request: Request) -> Response:
         """A version of a dataset: size, largest folders; how another one differs, where that was asked."""
@@ -314,7 +316,8 @@ class Pages:
     def clusters(self, _: Request) -> Response:
         """Clusters: nodes by state, cost now, and what can be done with them."""
         told = self._reading.each(["clusters"], self._clusters_of)
-        return render("clusters.html", told=told)
+        shown = [each for each in told if not each.error]
+        return render("clusters.html", told=shown, errors=alike(told))
 
     def _clusters_of(self, place: str) -> dict[str, Any]:
         environment = self._reading.ask(place, "env", "show")
@@ -326,9 +329,8 @@ class Pages:
                 "live": [],
             }
         live = self._reading.ask(place, "cluster", "ls")
-        words = self._reading.words_for(place)
-        done = [(each, actions.of_cluster(each, words)) for each in live]
-        return {"table": tables.live_clusters(place, live), "live": done, "words": words}
+        done = [(each, actions.of_cluster(each, place)) for each in live]
+        return {"table": tables.live_clusters(place, live), "live": done}
 
     def environments(self, _: Request) -> Response:
         """The stacks of the project, up or not."""
@@ -351,21 +353,26 @@ class Pages:
         told = self._reading.ask_each("doctor")
         if not told:
             told = [caught("this machine", lambda: self._reading.ask_machine("doctor"))]
-        shown = [
-            (each, tables.checks(each.place, each.value) if each.value else None) for each in told
-        ]
-        return render("doctor.html", told=shown)
+        shown = [tables.checks(each.place, each.value) for each in told if each.value]
+        return render("doctor.html", tables=shown, errors=alike(told))
 
     def ask(self, request: Request) -> Response:
         """An action, before it is done: the command line, its plan, and what may be changed of it."""
-        words = actions.words_of(request.query_params, self._reading)
-        self._reading.words_for(actions.place_of(words))
-        plan = caught("", lambda: actions.plan_of(words))
-        return render("ask.html", words=words, plan=plan, changing=actions.changing(words))
+        action = actions.asked_of(request.query_params)
+        line = actions.line_of(action, self._reading)
+        return render(
+            "ask.html",
+            action=action,
+            words=line.words(),
+            plan=caught("", lambda: actions.plan_of(line)),
+            changes=actions.changes_of(action),
+        )
 
-    def act(self, words: Sequence[str]) -> Response:
+    def act(self, form: ImmutableMultiDict[str, Any]) -> Response:
         """Do it, and lead to what came of it."""
-        doing = self._doings.begin(words, lambda: actions.do(words, self._reading))
+        action = actions.asked_of(form)
+        line = actions.line_of(action, self._reading)
+        doing = self._doings.begin(action.place, line.words(), lambda: actions.do(line))
         return RedirectResponse(f"/done/{doing.number}", HTTPStatus.SEE_OTHER)
 
     def done(self, request: Request) -> Response:
@@ -376,7 +383,7 @@ class Pages:
             status = HTTPStatus.BAD_REQUEST
             return render("error.html", status=status, error=doing.error, words=doing.words)
         if doing.value is not None and doing.words[0] in ("run", "rerun"):
-            address = _address(actions.place_of(doing.words), doing.value["id"])
+            address = _address(doing.place, doing.value["id"])
             return RedirectResponse(address, HTTPStatus.SEE_OTHER)
         return render("done.html", doing=doing, is_over=is_over)
 

@@ -16,8 +16,9 @@ from jobs.contracts.errors import LaunchError, NotFound
 
 # The name of an environment that a file describes, in addresses.
 FILE = "file"
-# So long a page of several environments waits for each, and so long a late answer is kept for the next page.
-PATIENCE_S, KEPT_S = 4.0, 30.0
+# So long a page of several environments waits for each, and so long for those of which nobody knows whether
+# they are up; a late answer, and the error of one that cannot be read, are kept so long for the next page.
+PATIENCE_S, UNKNOWN_S, KEPT_S = 4.0, 1.0, 60.0
 Value = TypeVar("Value")
 
 
@@ -80,11 +81,23 @@ class Reading:
         places: Sequence[str] | None = None,
     ) -> list[Told]:
         """Ask every environment at once for `what`; of several, one that is slow hides none of the others."""
+        unknown = [each["stack"] for each in self.stacks() if each["up"] is None]
         places = self.places() if places is None else places
-        works = {(each, *what): partial(caught, each, partial(ask, each)) for each in places}
+        works = {
+            (each, *what): partial(
+                caught, each, partial(self._after_all, each in unknown, ask, each)
+            )
+            for each in places
+        }
         if len(works) < 2:
             return [work() for work in works.values()]
-        return self._late.ask(works)
+        return self._late.ask(works, unknown)
+
+    def _after_all(self, is_unknown: bool, ask: Callable[[str], Any], place: str) -> Any:
+        """Ask an environment; one that could not be read a moment ago is not asked again so soon."""
+        if is_unknown:
+            self._late.read(place, lambda: self.ask(place, "env", "show"))
+        return ask(place)
 
 
 class _OnceListed(Reading):
@@ -113,24 +126,46 @@ class Late:
     def __init__(self, patience_s: float = PATIENCE_S) -> None:
         self._patience_s = patience_s
         self._asked: dict[tuple[str, ...], _Asked] = {}
+        self._unread: dict[str, tuple[float, LaunchError]] = {}
         self._lock = threading.Lock()
 
-    def ask(self, works: dict[tuple[str, ...], Callable[[], Told]]) -> list[Told]:
-        """Do all at once; of one that takes too long an error, which says so. A key begins with the place."""
+    def ask(
+        self, works: dict[tuple[str, ...], Callable[[], Told]], unknown: Sequence[str] = ()
+    ) -> list[Told]:
+        """Do all at once; of one that takes too long an error, which says so. A key begins with the place.
+
+        Those of `unknown` places have less time, once all others are there.
+        """
         with self._lock:
             self._asked = {key: each for key, each in self._asked.items() if not each.is_stale}
             asked = {
                 key: self._asked.get(key) or self._begin(key, work) for key, work in works.items()
             }
-        wait([each.answer for each in asked.values()], self._patience_s)
+        until_s = time.monotonic() + self._patience_s
+        wait(
+            [each.answer for key, each in asked.items() if key[0] not in unknown], self._patience_s
+        )
+        left_s = min(max(until_s - time.monotonic(), 0), UNKNOWN_S)
+        wait([each.answer for key, each in asked.items() if key[0] in unknown], left_s)
         with self._lock:
             for key, each in asked.items():
                 if each.answer.done():
                     self._asked.pop(key, None)
         return [
-            each.answer.result() if each.answer.done() else self._is_late(key[0])
+            each.answer.result() if each.answer.done() else _is_late(key[0])
             for key, each in asked.items()
         ]
+
+    def read(self, place: str, read: Callable[[], Any]) -> None:
+        """Read an environment; raises its error of a moment ago without another look."""
+        ended_s, error = self._unread.get(place, (-KEPT_S, None))
+        if error is not None and time.monotonic() - ended_s < KEPT_S:
+            raise error
+        try:
+            read()
+        except LaunchError as failure:
+            self._unread[place] = (time.monotonic(), failure)
+            raise
 
     def _begin(self, key: tuple[str, ...], work: Callable[[], Told]) -> _Asked:
         asked = self._asked[key] = _Asked()
@@ -149,10 +184,26 @@ class Late:
         threading.Thread(target=answer, daemon=True).start()
         return asked
 
-    def _is_late(self, place: str) -> Told:
-        message = f"`{place}` has not answered within {self._patience_s:g} s"
-        hint = "open the page again: it is still being asked"
-        return Told(place=place, error=LaunchError(message, hint=hint))
+
+def _is_late(place: str) -> Told:
+    message = f"`{place}` has not answered yet"
+    hint = "open the page again: it is still being asked"
+    return Told(place=place, error=LaunchError(message, hint=hint))
+
+
+def alike(all_told: Sequence[Told]) -> list[Told]:
+    """Give the errors, those that say the same of several environments as one."""
+    found: dict[tuple[str, str | None], list[Told]] = {}
+    for each in all_told:
+        if each.error is not None:
+            message = each.error.message.replace(each.place, "STACK")
+            found.setdefault((message, each.error.hint), []).append(each)
+    told: list[Told] = []
+    for (message, hint), each in found.items():
+        places = list(dict.fromkeys(one.place for one in each))
+        error = LaunchError(message, hint=hint) if len(places) > 1 else each[0].error
+        told.append(Told(place=", ".join(places), error=error))
+    return told
 
 
 def caught(place: str, ask: Callable[[], Any]) -> Told:

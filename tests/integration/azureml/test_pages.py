@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from starlette.datastructures import QueryParams
 
 from jobs.engines.azure_ml import clusters
 from jobs.engines.azure_ml.client import ArmClient
@@ -25,6 +26,7 @@ def pages(azure: FakeAzure, arm_client: ArmClient, tmp_path: Path) -> Iterator[P
     """The pages of the stand-in's stack, in this process; its cluster is as at first afterwards."""
     records = azure.records
     before = json.dumps(records.clusters[CPU].body)
+    records.clusters[CPU].scale["nodeIdleTimeBeforeScaleDown"] = "PT0S"
     environment_file = tmp_path / "dev.json"
     environment_file.write_text(json.dumps(azure.environment()))
     yield Pages(Reading(environment_file), Doings())
@@ -34,13 +36,12 @@ def pages(azure: FakeAzure, arm_client: ArmClient, tmp_path: Path) -> Iterator[P
 
 def act(pages: Pages, *words: str) -> str:
     """Do it as its page does, after the page that asks; gives what came of it."""
+    query = "&".join(["place=file", *(f"word={each}" for each in words)])
     where = pages._reading.words_for("file")
-    verb, rest = words[:2], words[2:]
-    query = "&".join(f"word={each}" for each in (*verb, *where, *rest))
-    assert f"launch {' '.join((*verb, *where, *rest))}" in text_of(pages.ask(asked(query)))
-    led = pages.act([*verb, *where, *rest])
-    number = led.headers["location"].rpartition("/")[2]
-    assert pages._doings.find(int(number)).is_over.wait(60)
+    typed = " ".join(["launch", *words[:2], *where, *words[2:]])
+    assert typed in text_of(pages.ask(asked(query)))
+    number = pages.act(QueryParams(query)).headers["location"].rpartition("/")[2]
+    assert pages._doings.find(int(number)).is_over.wait(300)
     return text_of(pages.done(asked(number=number)))
 
 
