@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import threading
 import time
 from pathlib import Path
@@ -14,9 +13,8 @@ from axe_playwright_python.sync_playwright import Axe
 
 from jobs.contracts.spec import RunState
 from jobs.runs.store import RunEvent, append_event
-from jobs.runs.supervision import take_lock
 from tests.busy import Bound
-from tests.jobs.ui.conftest import Served
+from tests.jobs.ui.conftest import Served, add_running, folder_of
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -44,10 +42,6 @@ SCRIPTED_SVG = (
 )
 
 
-def folder_of(written, run) -> Path:
-    return Path(written.workspace, "runs", run)
-
-
 def write_metrics(written, run, *named: str, num_steps: int = 20) -> None:
     lines = [
         json.dumps(
@@ -57,24 +51,6 @@ def write_metrics(written, run, *named: str, num_steps: int = 20) -> None:
         for name in named
     ]
     (folder_of(written, run) / "metrics.jsonl").write_text("\n".join(lines) + "\n")
-
-
-@pytest.fixture
-def supervised():
-    """Runs that somebody supervises: the lock of each, by its id."""
-    locks = {}
-    yield locks
-    for lock in locks.values():
-        os.close(lock)
-
-
-def add_running(written, supervised, **changes) -> str:
-    run = written.add_run(**changes)
-    supervised[run] = take_lock(folder_of(written, run))
-    events = folder_of(written, run) / "events.jsonl"
-    kept = [each for each in events.read_text().splitlines() if '"completed"' not in each]
-    events.write_text("\n".join(kept) + "\n")
-    return run
 
 
 def end(written, run) -> None:
