@@ -201,16 +201,23 @@ def lines_of(reading: Reading) -> Callable[[Request], Awaitable[Response]]:
     return answer
 
 
-def _open(reading: Reading, request: Request) -> Watched:
+def open_run_at(reading: Reading, place: str, run: str) -> tuple[Engine, RunHandle]:
+    """Open a run of an environment that is shown; raises NotFound where there is none."""
     from jobs.commands.options import open_environment, open_run
-    from jobs.runs.logs import parse_pattern, parse_ranks
 
-    asked = request.query_params
-    name, _, value = reading.words_for(request.path_params["place"])[0].partition("=")
+    name, _, value = reading.words_for(place)[0].partition("=")
     with heard():
         is_file = name == "--env"
         environment = open_environment("" if is_file else value, Path(value) if is_file else None)
-        engine, handle = open_run(request.path_params["run"], environment)
+        return open_run(run, environment)
+
+
+def _open(reading: Reading, request: Request) -> Watched:
+    from jobs.runs.logs import parse_pattern, parse_ranks
+
+    asked = request.query_params
+    engine, handle = open_run_at(reading, request.path_params["place"], request.path_params["run"])
+    with heard():
         size = engine.store.status(handle).world_size
     return Watched(
         engine=engine,

@@ -36,6 +36,6 @@ def test_lines_before_an_interruption_are_given(monkeypatch):
 
 def test_a_code_that_says_no_more_is_an_error(monkeypatch):
     ending(monkeypatch, ExitCode.CANCELLED)
-    with pytest.raises(LaunchError, match="^`wait` ended with 103$") as raised:
+    with pytest.raises(LaunchError, match=r"^`wait` ended with 103$") as raised:
         calling.call(["wait", "--json"])
     assert raised.value.exit_code is ExitCode.CANCELLED
