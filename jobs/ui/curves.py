@@ -93,7 +93,8 @@ class Thinned:
             else:
                 found += sorted(((low_at, low), (high_at, high)))
         # Whoever asks for the last value finds it at the end, wherever its place is.
-        if math.isfinite(self._last[1]) and found[-1] != self._last:
+        numbers = (each for each in reversed(found) if math.isfinite(each[1]))
+        if math.isfinite(self._last[1]) and next(numbers, None) != self._last:
             found.append(self._last)
         return found
 
