@@ -129,7 +129,7 @@ def chromium() -> Iterator[Any]:
 def page(chromium, served) -> Iterator[Any]:
     """A page of a browser that has entered; what it complains of fails the test."""
     context = chromium.new_context(viewport={"width": 1200, "height": 900})
-    context.set_default_timeout(5_000 * min(how_busy(), 4))
+    context.set_default_timeout(5_000 * min(how_busy(), 12))
     opened = context.new_page()
     problems: list[str] = []
     opened.on("pageerror", lambda error: problems.append(str(error)))
