@@ -219,9 +219,9 @@ def chart_rows(project: Path, rounds: int) -> list[Row]:
                 page.mouse.wheel(0, 400)
                 page.wait_for_timeout(50)
                 assert top < height
-            page.wait_for_function("document.querySelectorAll('.chart canvas').length > 90")
+            page.wait_for_function("() => document.querySelectorAll('.chart canvas').length > 90")
             longest_ms = page.evaluate("Math.max(...window.frames)")
-            page.wait_for_function("document.querySelector('#charts[data-read]') === null")
+            page.wait_for_function("() => !document.querySelector('#charts[data-read]')", timeout=0)
             memory_mb = ui.most_mb
     charts = f"{NUM_CHARTS} charts of {NUM_POINTS:,} points"
     return [
