@@ -61,7 +61,8 @@ CONFTEST = """
 pytest_plugins = ["tests.judges", "tests.times"]
 
 def pytest_configure():
-        times.MANY = 3
+    import tests.times
+    tests.times.MANY = 3
 """
 
 
