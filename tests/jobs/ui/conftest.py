@@ -15,12 +15,8 @@ import pytest
 from jobs.engines.local.engine import LocalEngine
 from jobs.ui.pages import make_pages
 from jobs.ui.reading import Reading
-<<<<<<< HEAD
-from tests.busy import HANG_S, wait_until
-=======
 from jobs.ui.server import listen, make_server
-from tests.busy import how_busy
->>>>>>> main
+from tests.busy import HANG_S, wait_until
 from tests.fakes.launching import FakeEngine
 
 TOKEN = "the-one-time-token"
