@@ -17,7 +17,7 @@ from jobs.ui.server import listen
 from tests.busy import HANG_S
 from tests.jobs.ui.conftest import TOKEN
 
-PATHS = {"place": "file", "run": "last", "path": "model.pt"}
+PATHS = {"place": "file", "run": "last", "path": "model.pt", "ref": "digits@1", "number": "1"}
 
 
 def every_path() -> list[tuple[str, str]]:
@@ -134,7 +134,12 @@ def test_no_other_page_can_act(written, served, origin):
     from tests.fakes.launching import FakeEngine
 
     assert FakeEngine.cancelled == []
-    assert served.ask("/act", method="POST", body=body).status == 200
+    done = served.ask("/act", method="POST", body=body)
+    assert done.status == 303
+    assert FakeEngine.cancelled == [run]
+    # Loading the page again does nothing again.
+    for _ in range(2):
+        assert served.ask(done.headers["location"]).status == 200
     assert FakeEngine.cancelled == [run]
 
 
