@@ -14,7 +14,7 @@ from axe_playwright_python.sync_playwright import Axe
 
 from jobs.contracts.spec import RunState
 from jobs.runs.store import RunEvent, append_event
-from tests.busy import Bound, how_busy
+from tests.busy import Bound
 from tests.jobs.ui.conftest import Served, add_running, folder_of
 
 PIXEL = base64.b64decode(
@@ -204,7 +204,6 @@ def test_32_tabs_are_all_told_what_is_written(written, supervised, page, served)
     run = add_running(written, supervised)
     tabs = [page.context.new_page() for _ in range(NUM_TABS)]
     for tab in tabs:
-        tab.set_default_timeout(30_000 * min(how_busy(), 8))
         tab.goto(f"{served.origin}/runs/file/{run}")
     write_line(written, run, "for all")
     for tab in tabs:

@@ -16,7 +16,7 @@ import pytest
 
 from jobs.contracts.errors import ExitCode
 from jobs.host.socket_owner import listener_owner
-from tests.busy import how_busy
+from tests.busy import HANG_S
 from tests.jobs.ui.conftest import folder_of
 from tests.ports import free_port
 
@@ -49,7 +49,7 @@ class Started:
 
     def ask(self, path: str) -> Any:
         """The answer to a GET, its text in `.text`."""
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=30 * how_busy())
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=HANG_S)
         connection.request("GET", path, headers={"cookie": self.cookie})
         answer = connection.getresponse()
         answer.text = answer.read().decode()
@@ -62,7 +62,7 @@ class Started:
     def end(self, number: int) -> tuple[int, str]:
         """The exit code after a signal, and what it wrote to stderr."""
         self.process.send_signal(number)
-        said = self.process.communicate(timeout=30 * how_busy())[1]
+        said = self.process.communicate(timeout=HANG_S)[1]
         return self.process.returncode, said
 
 
