@@ -48,11 +48,13 @@ class Point(Struct, frozen=True, kw_only=True):
 
     Rates are in `unit`s a second of all ranks, with the interval of the median's 95 %; `step_s` is
     the time of a step, `batch` its samples of all ranks, `data_wait_s` and `host_s` the parts of it that the program told itself.
-    `disturbed` names what else the machine did meanwhile.
+    `disturbed` names what else the machine did meanwhile. `tag` is that of a run that is about to be
+    started.
     """
 
     size: Size
     run: str | None = None
+    tag: str | None = None
     why: str | None = None
     unit: str = "sample"
     rate: float | None = None
