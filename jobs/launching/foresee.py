@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from math import isfinite, sqrt
 from pathlib import Path
@@ -16,7 +16,7 @@ from jobs.foresight import azure
 from jobs.foresight.choose import Choice, choose
 from jobs.foresight.forecast import forecast, takeover, twice
 from jobs.foresight.predict import NINE_OF_TEN
-from jobs.foresight.work import Band, Checkpoints, Forecast, Place, Takeover, Twice, Work
+from jobs.foresight.work import Band, Checkpoints, Forecast, Limit, Place, Takeover, Twice, Work
 from jobs.jobfile.resolve import process_slots, size_on
 from jobs.launching.links import neighbours_of
 from jobs.launching.speeds import Speeds
@@ -24,7 +24,7 @@ from jobs.runs.forecast_file import KeptForecast, write_forecast
 from jobs.runs.lengths import Unit, lengths_of
 from jobs.runs.past import PastRun, job_key
 
-MOST_TRIED = 64  # nodes one by one; beyond them doublings
+MOST_TRIED = 1024  # nodes one by one; beyond them doublings
 NUM_NAMED = 3  # runs that a forecast names
 # How much shorter or longer a start may be than those before: images and data may be there already.
 START_LOW, START_HIGH = 0.6, 1.7
@@ -204,8 +204,9 @@ def keep_forecast(found: Foreseen, handle: RunHandle, price: float | None) -> No
     cost = time_s.times(one.nodes * price / 3600) if time_s and price else None
     kept = KeptForecast(
         samples_per_s=one.rate.middle if found.unit == "sample" else None,
-        low=one.rate.low if found.unit == "sample" else None,
-        high=one.rate.high if found.unit == "sample" else None,
+        units_per_s=one.rate.middle if found.unit != "sample" else None,
+        low=one.rate.low,
+        high=one.rate.high,
         time_s=time_s.middle if time_s else None,
         time_low_s=time_s.low if time_s else None,
         time_high_s=time_s.high if time_s else None,
@@ -213,9 +214,17 @@ def keep_forecast(found: Foreseen, handle: RunHandle, price: float | None) -> No
         cost_low=cost.low if cost else None,
         cost_high=cost.high if cost else None,
         binds=one.binds.value,
+        unit=found.unit,
+        parts=_parts_of_ranks(one.parts, found.prepare_s) if time_s else {},
     )
     with suppress(OSError):
         write_forecast(Path(handle.run_dir), kept)
+
+
+def _parts_of_ranks(parts: Mapping[str, float], prepare_s: float) -> dict[str, float]:
+    """Take what is over when the ranks start from the start-up, as from the whole time."""
+    started_s = max(parts.get(Limit.START, 0.0) - prepare_s, 0.0)
+    return {**parts, Limit.START.value: started_s}
 
 
 def _of_ranks(time_s: Band, prepare_s: float) -> Band:
