@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from jobs.contracts.errors import LaunchError, Refused
 from jobs.contracts.spec import Cluster, JobSpec, Plan, RunHandle
 from jobs.engines.base import Engine
+from jobs.foresight.work import Band
 from jobs.host import console
 from jobs.host.cache import content_key
 from jobs.host.console import count_text, duration_text
@@ -34,7 +35,7 @@ from jobs.launching.bench_run import (
     submit,
     watch,
 )
-from jobs.launching.foresee import CLOUD_START_S, LOCAL_START_S, foresee
+from jobs.launching.foresee import CLOUD_START_S, LOCAL_START_S, foresee, foresee_divided
 from jobs.launching.known_runs import past_runs, remember
 from jobs.runs.past import job_key
 from jobs.runs.scaling import (
@@ -228,12 +229,28 @@ class Bench:
             price_per_hour=price * spec.nodes if price else None,
             currency=cluster.currency,
         )
-        found = foresee(spec, self._engine.environment, past_runs(self._engine))
-        if found.forecast is None:
+        rate = self._foreseen_rate(each)
+        if rate is None:
             return point
-        rate = found.forecast.rate
         return replace(
             point, predicted=rate.middle, predicted_low=rate.low, predicted_high=rate.high
+        )
+
+    def _foreseen_rate(self, each: Planned) -> Band | None:
+        environment, past = self._engine.environment, past_runs(self._engine)
+        if each.size.scaling == "weak":
+            found = foresee(each.plan.spec, environment, past).forecast
+            return found.rate if found else None
+        first = self._planned[0]
+        measured_first = self._points.get(first.size)
+        if measured_first is None or not measured_first.batch:
+            return None
+        return foresee_divided(
+            each.plan.spec,
+            environment,
+            past,
+            whole=first.plan.spec,
+            batch=measured_first.batch,
         )
 
     def _keep(self, point: Point) -> None:

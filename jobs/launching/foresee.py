@@ -190,6 +190,28 @@ def foresee(spec: JobSpec, environment: Environment, past: Sequence[PastRun]) ->
     return replace(outlook.all_of(spec.nodes, spec.nodes), next_limit=None)
 
 
+def foresee_divided(
+    spec: JobSpec,
+    environment: Environment,
+    past: Sequence[PastRun],
+    *,
+    whole: JobSpec,
+    batch: float,
+) -> Band | None:
+    """Foresee the samples/s of a job whose ranks share the batch that another one has.
+
+    `whole` is that job, whose runs tell of it, and `batch` that of all its ranks. None where no run
+    has told samples, and their batch.
+    """
+    runs = runs_like(whole, environment, spec.cluster, past)
+    if not runs or runs[0].unit != "sample" or not all(each.batch for each in runs):
+        return None
+    cluster = environment.clusters[spec.cluster]
+    others = neighbours_of(cluster, past)
+    speeds = Speeds(runs, cluster, spec.processes_per_node, whole.command, others)
+    return speeds.at(spec.nodes, batch).rate
+
+
 def keep_forecast(found: Foreseen, handle: RunHandle, price: float | None) -> None:
     """Keep what was foreseen with a run, to be compared with what came; never an error.
 

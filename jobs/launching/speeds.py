@@ -76,11 +76,15 @@ class Speeds:
         own = [self._row(each) for each in self._nearest()]
         self._predictor = Predictor([*own, *others])
 
-    def at(self, nodes: int) -> Speed:
-        """Predict the speed on so many nodes."""
-        row = self._asked(nodes)
+    def at(self, nodes: int, batch: float | None = None) -> Speed:
+        """Predict the speed on so many nodes; `batch` is that of all ranks, where it is another one."""
+        row = self._asked(nodes, batch)
         found = self._predictor.predict(row)
-        same = [each.num_runs for each in self.measured if self._is_of(each, nodes)]
+        same = (
+            [each.num_runs for each in self.measured if self._is_of(each, nodes)]
+            if not batch
+            else []
+        )
         noise = self._noise * sqrt(1 + 1 / max(same, default=1))
         shared, why = self._shared(nodes)
         extra = NINE_OF_TEN * hypot(noise, shared)
@@ -136,7 +140,7 @@ class Speeds:
             fabric=self._fabric,
         )
 
-    def _asked(self, nodes: int) -> Row:
+    def _asked(self, nodes: int, batch: float | None = None) -> Row:
         world = nodes * self._processes
         units = world if self._has_gpus else nodes
         return Row(
@@ -144,7 +148,7 @@ class Speeds:
             gpus=units,
             gpus_per_node=self._processes if self._has_gpus else 1,
             gradient_mb=self._gradient_mb,
-            batch_per_gpu=self._batch(self._nearest()[0], world, units),
+            batch_per_gpu=batch / units if batch else self._batch(self._nearest()[0], world, units),
             fabric=self._fabric,
         )
 

@@ -67,7 +67,7 @@ def sum_up(
         "processes_per_node": spec.processes_per_node,
         **({"unit": pace.unit, "rate": pace.rate, "total": total} if pace else {}),
         "epochs": epochs,
-        "batch": _number(summary, "batch_size"),
+        "batch": _number(summary, "batch_size") or _told_batch(progress),
         "parameters": _number(summary, "parameters"),
         "decoded_per_core": _number(summary, "decoded_per_core_per_s"),
         "prepare_s": prepare_s,
@@ -104,6 +104,14 @@ def _pace(
         return None
     done = progress.total or progress.done or None
     return _Pace(unit=progress.unit, rate=1 / progress.pace.unit_s, total=done)
+
+
+def _told_batch(progress: Progress | None) -> float | None:
+    """Find the samples of a step of all ranks; None where the progress does not tell them."""
+    if progress is None or progress.unit != "step" or not progress.done:
+        return None
+    batch = (progress.samples_done or 0.0) / progress.done
+    return batch if 0 < batch <= MOST else None
 
 
 def told_rate(summary: dict[str, Any], curves: Sequence[Curve]) -> float | None:

@@ -106,6 +106,11 @@ def test_strong_scaling_divides_the_batch_of_a_rank(bench):
         (each["point"]["size"]["scaling"], each["point"]["rate"]) for each in typed.json()["rows"]
     ]
     assert told == [("weak", 576.0), ("weak", 1024.0), ("strong", 1024.0)]
+    first, weak, strong = (each["point"] for each in typed.json()["rows"])
+    assert first["predicted"] is None
+    # By the weak sizes, of which a rank has twice the samples to compute.
+    assert 576 < strong["predicted"] < weak["rate"]
+    assert strong["predicted_low"] < strong["predicted"] < strong["predicted_high"]
 
 
 def test_what_was_measured_before_is_not_run_again(bench):

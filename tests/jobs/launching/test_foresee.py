@@ -18,7 +18,7 @@ from jobs.foresight.work import Limit
 from jobs.host.console import duration_text
 from jobs.launching import known_runs
 from jobs.launching.forecast_text import chosen_text, forecast_pairs, none_text
-from jobs.launching.foresee import Foreseen, choose_layout, foresee
+from jobs.launching.foresee import Foreseen, choose_layout, foresee, foresee_divided
 from jobs.launching.known_runs import exchange
 from jobs.launching.speeds import Speeds
 from jobs.runs.past import PastRun, add_past_runs, job_key, read_past_runs
@@ -244,6 +244,22 @@ def test_a_resumed_job_has_a_rate_and_no_time():
 def with_input(mode, size):
     version = DatasetVersion(name="d", version=1, digest="0" * 64, files=1, bytes=int(size))
     return replace(SPEC, inputs={"d": InputSpec(dataset=version, mode=mode)})
+
+
+def test_a_divided_batch_is_foreseen_by_runs_that_were_not_divided():
+    runs = [past(1), past(2, nodes=2, rate=1900.0, batch=512.0)]
+    two = replace(SPEC, nodes=2, command=("python", "t.py", "--batch", "32"))
+
+    def rate(batch, runs=runs):
+        found = foresee_divided(two, CLOUD, runs, whole=SPEC, batch=batch)
+        return found and found.middle
+
+    assert rate(512.0) == pytest.approx(1900, rel=0.02)
+    # A quarter of the samples hides a quarter as much of the exchange.
+    assert rate(64.0) < 0.9 * rate(256.0) < 0.9 * 2000
+    assert rate(256.0, []) is None
+    assert rate(256.0, [replace(each, unit="step") for each in runs]) is None
+    assert rate(256.0, [replace(each, batch=None) for each in runs]) is None
 
 
 def test_a_streamed_set_is_limited_by_the_store_from_some_nodes_on():

@@ -96,6 +96,9 @@ def test_a_script_that_writes_its_progress_alone_is_summed_up(tmp_path):
     write_progress(tmp_path, samples_per_unit=100)
     found = summed_up(tmp_path)
     assert (found.unit, found.rate, found.total) == ("sample", pytest.approx(50, rel=0.01), 6000)
+    assert found.batch == 100
+    write_progress(tmp_path, unit="sample")
+    assert summed_up(tmp_path).batch is None
     write_progress(tmp_path)
     found = summed_up(tmp_path)
     assert (found.unit, found.rate, found.total) == ("step", pytest.approx(0.5, rel=0.01), 60)
