@@ -29,6 +29,7 @@ SILENCE_S = 60.0
 TELL_PROGRESS = "what a program tells: docs/run-directory.md#progress"
 # By this tag of a run the next bench finds the one that a killed bench could not note any more.
 TAG = "bench"
+TOLD_PARTS = ("compute_s", "exchange_s", "data_wait_s", "host_s")
 NEWEST = 200  # runs that are looked at for it
 # A run whose nodes cost money is ended after so many times the time that was reckoned for it.
 MOST_TIMES = 3
@@ -118,15 +119,13 @@ def measured(engine: Engine, point: Point, handle: RunHandle) -> Point:
         # Each rank does as much as it would alone.
         per_unit, unit = float(point.size.ranks), f"rank-{progress.unit}"
     step_s = 1 / found.rate if progress.unit == "step" else None
-    waits = _told_waits(run_dir)
     return replace(
         point,
         **_rates(found, per_unit),
         unit=unit,
         step_s=step_s,
         batch=per_unit if step_s is not None and unit == "sample" else None,
-        data_wait_s=waits.get("data_wait_s"),
-        host_s=waits.get("host_s"),
+        **_told_parts(run_dir),
     )
 
 
@@ -146,11 +145,11 @@ def _rates(found: Steady, per_unit: float) -> dict[str, float | int]:
     }
 
 
-def _told_waits(run_dir: Path) -> dict[str, float]:
+def _told_parts(run_dir: Path) -> dict[str, float]:
     """Read the parts of a step that a program measured itself: means of the newest half."""
     found: dict[str, float] = {}
     for curve in read_curves(run_dir / "metrics.jsonl"):
-        if curve.name in ("data_wait_s", "host_s") and curve.split in ("", "train"):
+        if curve.name in TOLD_PARTS and curve.split in ("", "train"):
             values = [each for each in curve.values[len(curve.values) // 2 :] if isfinite(each)]
             found[curve.name] = max(sum(values) / len(values), 0.0) if values else 0.0
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 
 
@@ -32,6 +32,7 @@ class Throughput:
         self._num_steps = self._num_samples = 0
         self._parts: dict[str, float] = {}
         self._told_steps = 0
+        self._also: Callable[[], Mapping[str, float]] = dict
 
     @contextmanager
     def training(self) -> Generator[None]:
@@ -52,6 +53,10 @@ class Throughput:
         """Count what the host did for a step while the device had nothing of it to do."""
         self._add("host_s", seconds)
 
+    def also(self, take: Callable[[], Mapping[str, float]]) -> None:
+        """Let `take_parts` give what `take` gives, too: means of a step since it was asked last."""
+        self._also = take
+
     def _add(self, part: str, seconds: float) -> None:
         self._parts[part] = self._parts.get(part, 0.0) + seconds
 
@@ -61,6 +66,7 @@ class Throughput:
         if num_steps == 0:
             return {}
         told = {part: seconds / num_steps for part, seconds in self._parts.items()}
+        told |= self._also()
         self._parts, self._told_steps = {}, self._num_steps
         return told
 
