@@ -33,7 +33,7 @@ def plan(
     from jobs.commands.planning import Asked, plan_asked
     from jobs.launching.forecast_text import forecast_pairs
     from jobs.launching.foresee import ForeseenPlan, foresee
-    from jobs.launching.known_runs import past_runs
+    from jobs.launching.known_runs import soon_past_runs
     from jobs.launching.plan import (
         listing_text,
         measure_code,
@@ -57,7 +57,7 @@ def plan(
     planned, engine = found.plan, found.engine
     environment = engine.environment
     missing = missing_notes(planned.spec, engine, secret_folders(found.folder))
-    foreseen = foresee(planned.spec, environment, past_runs(engine))
+    foreseen = foresee(planned.spec, environment, soon_past_runs(engine, planned.spec))
     listing = engine.code_listing(planned)
     code = measure_code(planned, engine)
     if json:

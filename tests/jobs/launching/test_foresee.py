@@ -3,7 +3,6 @@
 import random
 from math import exp, isfinite, sqrt
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -16,14 +15,11 @@ from jobs.contracts.spec import (
 )
 from jobs.foresight.work import Limit
 from jobs.host.console import duration_text
-from jobs.launching import known_runs
 from jobs.launching.forecast_text import chosen_text, forecast_pairs, none_text
 from jobs.launching.foresee import Foreseen, choose_layout, foresee, foresee_divided
-from jobs.launching.known_runs import exchange
 from jobs.launching.speeds import Speeds
-from jobs.runs.past import PastRun, add_past_runs, job_key, read_past_runs
+from jobs.runs.past import PastRun, job_key
 from jobs.stacks.cost import money_text
-from tests.fakes.blob_store import MemoryStore
 from tests.fakes.cloud_stack import make_cloud_environment
 from tests.fakes.gangs import make_cluster, make_environment, make_spec
 
@@ -414,40 +410,6 @@ def test_where_no_layout_keeps_it_the_nearest_is_named():
     assert none_text(chosen(runs=aimless, deadline_s=600), CLOUD.clusters) == (
         "none: no run of this job has told yet how much work it is"
     )
-
-
-# --- Others' runs -------------------------------------------------------------------------------
-
-
-def test_runs_are_shared_through_the_store(tmp_path):
-    store, key = MemoryStore(), job_key(SPEC)
-    here, there = tmp_path / "here", tmp_path / "there"
-    here.mkdir()
-    there.mkdir()
-    add_past_runs(here, [past(1), past(2, key="f" * 16)])
-    assert len(exchange(store, here, key)) == 2
-    assert list(store.blobs) == [f"past-runs/{key}/{RUN.format(1)}.json"]
-    assert exchange(store, there, key) == read_past_runs(there) == [past(1)]
-    requests = len(store.requests)
-    exchange(store, there, key)
-    assert len(store.requests) == requests + 1  # the listing alone
-
-
-def test_the_newest_of_many_shared_runs_are_brought(tmp_path, monkeypatch):
-    monkeypatch.setattr(known_runs, "MOST_SHARED", 3)
-    store, key = MemoryStore(), job_key(SPEC)
-    for number in range(9):
-        name = f"past-runs/{key}/{RUN.format(number)}.json"
-        store.blobs[name] = msgspec.json.encode(past(number))
-    assert exchange(store, tmp_path, key) == [past(number) for number in (8, 7, 6)]
-
-
-@pytest.mark.parametrize("content", [b"", b"{}", b"[" * 99_999, b"x" * 10**6, b'{"run": "../x"}'])
-def test_what_is_no_run_in_the_store_is_passed_over(tmp_path, content):
-    store, key = MemoryStore(), job_key(SPEC)
-    store.blobs[f"past-runs/{key}/{RUN.format(7)}.json"] = content
-    store.blobs[f"past-runs/{key}/../../{RUN.format(8)}.json"] = b'{"run": "%s"}' % RUN.encode()
-    assert exchange(store, tmp_path, key) == []
 
 
 def test_figures_of_anybody_never_break_a_forecast(tmp_path):
