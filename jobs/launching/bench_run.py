@@ -29,7 +29,10 @@ SILENCE_S = 60.0
 TELL_PROGRESS = "what a program tells: docs/run-directory.md#progress"
 # By this tag of a run the next bench finds the one that a killed bench could not note any more.
 TAG = "bench"
-TOLD_PARTS = ("compute_s", "exchange_s", "data_wait_s", "host_s")
+TOLD_PARTS = {
+    "step_s": "told_step_s",
+    **{name: name for name in ("compute_s", "exchange_s", "data_wait_s", "host_s")},
+}
 NEWEST = 200  # runs that are looked at for it
 # A run whose nodes cost money is ended after so many times the time that was reckoned for it.
 MOST_TIMES = 3
@@ -151,5 +154,5 @@ def _told_parts(run_dir: Path) -> dict[str, float]:
     for curve in read_curves(run_dir / "metrics.jsonl"):
         if curve.name in TOLD_PARTS and curve.split in ("", "train"):
             values = [each for each in curve.values[len(curve.values) // 2 :] if isfinite(each)]
-            found[curve.name] = max(sum(values) / len(values), 0.0) if values else 0.0
+            found[TOLD_PARTS[curve.name]] = max(sum(values) / len(values), 0.0) if values else 0.0
     return found

@@ -49,7 +49,8 @@ class Point(Struct, frozen=True, kw_only=True):
 
     Rates are in `unit`s a second of all ranks, with the interval of the median's 95 %; `step_s` is
     the time of a step, `batch` its samples of all ranks, and `compute_s`, `exchange_s`,
-    `data_wait_s` and `host_s` are the parts of it that the program measured itself.
+    `data_wait_s` and `host_s` are the parts of it that the program measured itself, of a step that took
+    it `told_step_s` then.
     `disturbed` names what else the machine did meanwhile. `tag` is that of a run that is about to be
     started.
     """
@@ -67,6 +68,7 @@ class Point(Struct, frozen=True, kw_only=True):
     warm_up_s: float = 0.0
     step_s: float | None = None
     batch: float | None = None
+    told_step_s: float | None = None
     compute_s: float | None = None
     exchange_s: float | None = None
     data_wait_s: float | None = None
@@ -163,12 +165,13 @@ def _rank_share(point: Point, first: Point) -> float:
 def _shares(point: Point, first: Point) -> Shares | None:
     """Part a step, as the program measured it; else compute is that of the smallest size.
 
-    Then what is no compute there is taken from it. What a step takes longer than there, beyond its own waits, is the exchange that nothing hides.
-    Where a rank has fewer samples in a step than there, its compute is as much less.
+    Then what is no compute there is taken from it; what a step takes longer than there, beyond its
+    own waits, is the exchange that nothing hides. Where a rank has fewer samples in a step than there, its compute is as much less.
     """
     if not point.step_s or not first.step_s:
         return None
     compute_s, exchange_s = point.compute_s, point.exchange_s
+    is_told = compute_s is not None and exchange_s is not None
     if compute_s is None or exchange_s is None:
         share = _rank_share(point, first)
         compute_s = (first.step_s - (first.data_wait_s or 0.0) - (first.host_s or 0.0)) * share
@@ -180,7 +183,7 @@ def _shares(point: Point, first: Point) -> Shares | None:
         "data wait": point.data_wait_s,
         "host": point.host_s,
     }
-    step_s = point.step_s
+    step_s = (is_told and point.told_step_s) or point.step_s
     return Shares(
         of={part: None if each is None else each / step_s for part, each in seconds.items()}
     )

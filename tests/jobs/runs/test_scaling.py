@@ -71,6 +71,9 @@ def test_parts_that_a_program_measured_are_taken_as_they_are():
     assert found[1].shares.of["exchange"] == pytest.approx(0.12)
     assert share_cells(found[1])[-1] == "90% (no account of it)"
     assert found[1].notes == ()
+    # Measured while a step took longer than the median one.
+    slower = rows_of([first, replace(second, told_step_s=0.15, compute_s=0.132)])[1]
+    assert share_cells(slower)[-1] == "98%"
     unmeasured = rows_of([first, replace(second, exchange_s=None)])[1]
     assert (unmeasured.notes, share_cells(unmeasured)[-1]) == ((RECKONED,), "100%")
 
