@@ -48,6 +48,7 @@ class Speeds:
     `runs` are of one job, on nodes of the cluster's kind, newest first, each with a rate in one
     unit. Steps are counted as those of one rank: a step of more ranks does more. `neighbours`
     are other jobs' runs on such nodes, newest first; they count until a run has used the links.
+    `doubt` is the deviation of what is no run of the job, as a logarithm, and why.
     """
 
     def __init__(
@@ -57,7 +58,10 @@ class Speeds:
         processes_per_node: int,
         command: Sequence[str],
         neighbours: Sequence[PastRun] = (),
+        *,
+        doubt: tuple[float, str] | None = None,
     ) -> None:
+        self._doubt_spread, self._doubt = doubt or (0.0, None)
         self.unit = runs[0].unit
         self._has_gpus = cluster.gpus_per_node > 0
         self._cores = cluster.cpus_per_node
@@ -87,14 +91,14 @@ class Speeds:
         )
         noise = self._noise * sqrt(1 + 1 / max(same, default=1))
         shared, why = self._shared(nodes)
-        extra = NINE_OF_TEN * hypot(noise, shared)
+        extra = NINE_OF_TEN * hypot(noise, shared, self._doubt_spread)
         down = hypot(log(found.rate / found.low), extra)
         up = hypot(log(found.high / found.rate), extra)
         return Speed(
             rate=Band(middle=found.rate, low=found.rate * exp(-down), high=found.rate * exp(up)),
             binds=found.binds,
             relieved=found.rate * self._predictor.relief(row),
-            why_wide=why or found.why_wide,
+            why_wide=self._doubt or why or found.why_wide,
             source=self._source if nodes > 1 else None,
         )
 

@@ -230,6 +230,28 @@ def test_runs_of_other_jobs_and_on_other_nodes_tell_nothing(change):
     assert found == Foreseen(unknown=f"{why}; run it once, e.g. with --nodes 1")
 
 
+def test_a_job_that_never_ran_is_foreseen_by_the_published_rate_of_such_a_gpu():
+    spec = replace(SPEC, command=("python", "-m", "trainer.pytorch.resnet50"), nodes=1)
+    found = foresee(spec, CLOUD, [])
+    one = found.forecast
+    assert one is not None
+    told = "367 images/s of resnet50 on one V100 in fp32 (NVIDIA's DeepLearningExamples, 2021)"
+    assert (found.published, found.runs, found.num_runs) == (told, (), 0)
+    assert 3 * 367 < one.rate.middle <= 4 * 367
+    assert 3.9 < one.rate.high / one.rate.low < 6
+    assert (one.time_s, one.why_wide) == (None, "this job never ran on Standard_NC24s_v3")
+    pairs = dict(forecast_pairs(found, spec, GPUS))
+    assert pairs["known by"].startswith(f"{told}, half to twice of it; run it once, e.g. ")
+    assert pairs["known by"].endswith("wide band: this job never ran on Standard_NC24s_v3")
+    # One run of its own, and nothing published counts.
+    own = past(key=job_key(spec), rate=700.0)
+    ran = foresee(spec, CLOUD, [own])
+    assert (ran.published, ran.runs) == (None, (own.run,))
+    assert foresee(replace(spec, launcher="none"), CLOUD, []).forecast is None
+    on_cpus = make_cloud_environment(clusters={"gpu": replace(GPUS, gpus_per_node=0)})
+    assert foresee(spec, on_cpus, []).forecast is None
+
+
 def test_a_resumed_job_has_a_rate_and_no_time():
     resumed = replace(SPEC, resume=ResumePoint(run=RUN.format(1), step=5))
     found = foresee(resumed, CLOUD, [past()]).forecast
