@@ -84,7 +84,7 @@ class Outlook:
         self.prepare_s = median([each.prepare_s for each in runs if each.prepare_s] or [0.0])
         nodes = environment.clusters[cluster]
         self.speeds = Speeds(runs, nodes, processes, spec.command, neighbours, doubt=doubt)
-        self.place = _place(environment, cluster, processes)
+        self.place = _measured(_place(environment, cluster, processes), runs)
         self.work = self._work(spec, LOCAL_START_S if is_local else CLOUD_START_S)
 
     def at(self, nodes: int) -> Forecast:
@@ -358,6 +358,28 @@ def _place(environment: Environment, name: str, processes: int) -> Place:
         store_requests_per_s=None if is_local else azure.STORE_REQUESTS_PER_S,
         price_per_node_hour=cluster.price_per_node_hour,
         evictions_per_node_hour=azure.EVICTIONS_PER_NODE_HOUR if is_low else 0.0,
+    )
+
+
+def _measured(place: Place, runs: Sequence[PastRun]) -> Place:
+    """Take what the store gave a node, where runs have told it, in place of the published figures.
+
+    The lines are those of the runs on the fewest nodes; the store gives at least what it gave to all.
+    """
+    told = [(each.nodes, each.node_bytes_per_s) for each in runs if each.node_bytes_per_s]
+    if not told:
+        return place
+    fewest = min(nodes for nodes, _ in told)
+    line = median(rate for nodes, rate in told if nodes == fewest)
+    given = max(nodes * rate for nodes, rate in told)
+    store, requests = place.store_bytes_per_s, place.store_requests_per_s
+    return replace(
+        place,
+        line_bytes_per_s=line,
+        store_bytes_per_s=None if store is None else max(store, given),
+        store_requests_per_s=None
+        if requests is None
+        else max(requests, given / place.request_bytes),
     )
 
 

@@ -55,6 +55,7 @@ def sum_up(
     start_s = None
     if pace and total and ran_s is not None:
         start_s = max(ran_s - total / pace.rate - evaluation_s * num_evaluations, 0.0)
+    streamed = _number(summary, "streamed_bytes_per_s")
     saved = _number(summary, "checkpoints_saved")
     newest = whole_checkpoints(run_dir)[:1]
     found = {
@@ -70,6 +71,7 @@ def sum_up(
         "batch": _number(summary, "batch_size") or _told_batch(progress),
         "parameters": _number(summary, "parameters"),
         "decoded_per_core": _number(summary, "decoded_per_core_per_s"),
+        "node_bytes_per_s": streamed * spec.processes_per_node if streamed else None,
         "prepare_s": prepare_s,
         "start_s": start_s,
         "evaluation_s": evaluation_s,

@@ -301,6 +301,30 @@ def test_a_streamed_set_is_limited_by_the_line_of_a_node():
     assert (found.binds, found.rate.middle) == (Limit.LINE, pytest.approx(750))
 
 
+def test_what_the_store_gave_a_node_counts_before_what_is_published():
+    # 1 MB a sample; the page of the size says 3 GB/s.
+    spec = with_input("stream", 3.6e12)
+    rates = [2e8, 9e8, 4e8, 3e7]
+    runs = [
+        past(number, key=job_key(spec), node_bytes_per_s=rate, nodes=4 if rate == 3e7 else 1)
+        for number, rate in enumerate(rates)
+    ]
+    found = foresee(spec, CLOUD, runs).forecast
+    assert found is not None
+    assert (found.binds, found.rate.middle) == (Limit.LINE, pytest.approx(400))
+
+
+def test_a_store_that_gave_more_than_is_published_may_do_so_again():
+    spec = with_input("stream", 36e12)  # 10 MB a sample; 6.25 GB/s are published
+    runs = [
+        past(number, key=job_key(spec), nodes=nodes, rate=990.0 * nodes, node_bytes_per_s=1e10)
+        for number, nodes in enumerate((1, 2, 4))
+    ]
+    found = foresee(replace(spec, nodes=8), CLOUD, runs).forecast
+    assert found is not None
+    assert found.rate.middle == pytest.approx(4e10 / 1e7)
+
+
 def test_a_download_is_a_part_of_the_start_that_was_measured():
     # 600 GB over 3 GB/s: 200 of the 300 s.
     spec = with_input("download", 6e11)
