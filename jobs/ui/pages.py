@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
@@ -104,8 +105,7 @@ def _page(show: Callable[[Request], Response]) -> Callable[[Request], Awaitable[
 def _act(pages: Pages) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         form = await request.form()
-        words = [str(each) for each in form.getlist("word")]
-        return await _page(lambda _: pages.act(words))(request)
+        return await _page(lambda _: pages.act(form))(request)
 
     return answer
 
@@ -171,7 +171,7 @@ class Pages:
         place, run = _run_of(request)
         told = self._reading.ask(place, "show", of=[run])
         outputs = one_run.outputs_of(told)
-        actions_of = actions.of_run(told, self._reading.words_for(place))
+        actions_of = actions.of_run(told, place)
         return render(
             "run.html",
             place=place,
@@ -262,9 +262,7 @@ class Pages:
             caught(place, lambda place=place: self._cluster(place))
             for place in self._reading.places()
         ]
-        return render(
-            "clusters.html", told=told, actions_of=actions.of_cluster, reading=self._reading
-        )
+        return render("clusters.html", told=told, actions_of=actions.of_cluster)
 
     def _cluster(self, place: str) -> dict[str, Any]:
         environment = self._reading.ask(place, "env", "show")
@@ -293,17 +291,18 @@ class Pages:
 
     def ask(self, request: Request) -> Response:
         """An action, before it is done: the command line, and what it would do."""
-        words = actions.words_of(request.query_params, self._reading)
-        plan = actions.plan_of(words)
-        return render("ask.html", words=words, plan=plan)
+        action = actions.asked_of(request.query_params)
+        line = actions.line_of(action, self._reading)
+        return render("ask.html", action=action, words=line.words(), plan=actions.plan_of(line))
 
-    def act(self, words: Sequence[str]) -> Response:
+    def act(self, form: FormData) -> Response:
         """Do it, and show what came of it."""
-        done = actions.do(words, self._reading)
-        if isinstance(done, Mapping) and "id" in done and words[0] in ("run", "rerun"):
-            place = actions.place_of(words)
-            return RedirectResponse(f"/runs/{place}/{done['id']}", HTTPStatus.SEE_OTHER)
-        return render("done.html", words=words, done=done)
+        action = actions.asked_of(form)
+        line = actions.line_of(action, self._reading)
+        done = actions.do(line)
+        if isinstance(done, Mapping) and "id" in done and line.verb in ("run", "rerun"):
+            return RedirectResponse(f"/runs/{action.place}/{done['id']}", HTTPStatus.SEE_OTHER)
+        return render("done.html", words=line.words(), done=done)
 
 
 def _run_of(request: Request) -> tuple[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import shutil
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -13,11 +12,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import uvicorn
 
 from jobs.engines.local.engine import LocalEngine
 from jobs.ui.pages import make_pages
 from jobs.ui.reading import Reading
+from jobs.ui.server import listen, make_server
 from tests.busy import how_busy
 from tests.fakes.launching import FakeEngine
 
@@ -29,16 +28,13 @@ class Served:
     """The pages at a port of loopback, entered by a client that keeps its cookie."""
 
     def __init__(self, env_file: Path, port: int = 0) -> None:
-        self._socket = socket.create_server(("127.0.0.1", port))
+        self._socket = listen(port)
         self.port = self._socket.getsockname()[1]
         self.origin = f"http://127.0.0.1:{self.port}"
         self.address = f"{self.origin}/?token={TOKEN}"
         self.cookie = ""
         pages = make_pages(Reading(env_file), port=self.port, token=TOKEN)
-        config = uvicorn.Config(
-            pages, log_level="error", lifespan="off", timeout_graceful_shutdown=1
-        )
-        self._server = uvicorn.Server(config)
+        self._server = make_server(pages)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]})
         self._thread.start()
         until_s = time.monotonic() + START_S * how_busy()
