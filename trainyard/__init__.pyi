@@ -522,6 +522,7 @@ def report(
     runs: Text | Iterable[Text] | None = ...,
     *,
     output: Text | None = ...,
+    no_picture: bool = ...,
     html: Text | None = ...,
     stack: Text | None = ...,
     env: Text | None = ...,

@@ -10,7 +10,7 @@ from starlette.datastructures import ImmutableMultiDict
 
 from jobs.calling import call
 from jobs.contracts.errors import Refused
-from jobs.ui.one_run import is_on
+from jobs.ui.one_run import fetched_to, is_on
 from jobs.ui.reading import Reading
 
 # Options by which a form changes what is started by these verbs.
@@ -29,8 +29,8 @@ VERBS: Mapping[str, tuple[str, ...]] = {
     "cluster resume": (),
     "cluster resize": (),
 }
-# How a verb that starts something says what it would start.
-_PLANNED = {"run": "plan"}
+# How a verb that starts something says what it would start: another verb, or an option.
+_PLANNED = {"run": ("plan", ""), "rerun": ("rerun", "--dry-run")}
 _ANSWERED = ("run", "rerun", "cluster resume")  # with --yes: the page has asked
 
 
@@ -140,11 +140,14 @@ def line_of(action: Action, reading: Reading) -> Line:
         if not any(_is_option(each, known) for known in VERBS[verb]):
             message = f"no page does `launch {verb} {each}`"
             raise Refused(message, hint="type it in a terminal")
+    arguments = [each for each in rest if not each.startswith("-")]
+    if verb == "fetch":  # whose folder a person in a terminal sees without
+        options = [f"--into={fetched_to(each)}" for each in arguments[:1]]
     return Line(
         verb=verb,
         options=options,
         environment=reading.words_for(action.place),
-        arguments=[each for each in rest if not each.startswith("-")],
+        arguments=arguments,
     )
 
 
@@ -156,7 +159,8 @@ def plan_of(line: Line) -> Any:
     """Plan what would be started, in the words of `launch plan`; None of what starts nothing."""
     if line.verb not in _PLANNED:
         return None
-    return call(line.words("--json", verb=_PLANNED[line.verb]))
+    verb, option = _PLANNED[line.verb]
+    return call(line.words(*([option] if option else []), "--json", verb=verb))
 
 
 def do(line: Line) -> Any:

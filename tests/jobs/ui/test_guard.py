@@ -14,9 +14,10 @@ from jobs.ui.guard import HEADERS
 from jobs.ui.pages import Pages, make_pages
 from jobs.ui.reading import Reading
 from jobs.ui.server import listen
+from tests.busy import HANG_S
 from tests.jobs.ui.conftest import TOKEN
 
-PATHS = {"place": "file", "run": "last", "path": "model.pt"}
+PATHS = {"place": "file", "run": "last", "path": "model.pt", "ref": "digits@1", "number": "1"}
 
 
 def every_path() -> list[tuple[str, str]]:
@@ -133,7 +134,12 @@ def test_no_other_page_can_act(written, served, origin):
     from tests.fakes.launching import FakeEngine
 
     assert FakeEngine.cancelled == []
-    assert served.ask("/act", method="POST", body=body).status == 200
+    done = served.ask("/act", method="POST", body=body)
+    assert done.status == 303
+    assert FakeEngine.cancelled == [run]
+    # Loading the page again does nothing again.
+    for _ in range(2):
+        assert served.ask(done.headers["location"]).status == 200
     assert FakeEngine.cancelled == [run]
 
 
@@ -192,7 +198,7 @@ def test_other_users_are_not_told_the_address_by_the_browsers_arguments(tmp_path
 
 def test_a_broken_request_ends_its_connection_only(served):
     served.enter()
-    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=HANG_S)
     connection.sock = None
     connection.connect()
     connection.sock.sendall(b"GET /runs HTTP/1.1\r\nhost: \xff\xfe\r\n\r\n")
