@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import http.client
+import os
 import shutil
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from jobs.engines.local.engine import LocalEngine
+from jobs.runs.supervision import take_lock
 from jobs.ui.pages import make_pages
 from jobs.ui.reading import Reading
 from jobs.ui.server import listen, make_server
-from tests.busy import how_busy
+from tests.busy import HANG_S, wait_until
 from tests.fakes.launching import FakeEngine
 
 TOKEN = "the-one-time-token"
@@ -37,9 +38,7 @@ class Served:
         self._server = make_server(pages)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]})
         self._thread.start()
-        until_s = time.monotonic() + START_S * how_busy()
-        while not self._server.started and time.monotonic() < until_s:
-            time.sleep(0.01)
+        wait_until(lambda: self._server.started, START_S)
 
     def ask(
         self, path: str, *, method: str = "GET", body: str | None = None, **headers: str
@@ -49,7 +48,7 @@ class Served:
         if body is not None:
             usual |= {"content-type": "application/x-www-form-urlencoded", "origin": self.origin}
         named = usual | {name.replace("_", "-"): value for name, value in headers.items()}
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30 * how_busy())
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=HANG_S)
         sent = {name: value for name, value in named.items() if value}
         connection.request(method, path, body, headers=sent)
         answer = connection.getresponse()
@@ -68,7 +67,7 @@ class Served:
     def end(self) -> None:
         """End the server, with its connections."""
         self._server.should_exit = self._server.force_exit = True
-        self._thread.join(START_S * how_busy())
+        self._thread.join(HANG_S)
         self._socket.close()
 
 
@@ -84,6 +83,28 @@ def served(written) -> Iterator[Served]:
     made = Served(written.env_file)
     yield made
     made.end()
+
+
+def folder_of(written, run) -> Path:
+    return Path(written.workspace, "runs", run)
+
+
+@pytest.fixture
+def supervised():
+    """Runs that somebody supervises: the lock of each, by its id."""
+    locks = {}
+    yield locks
+    for lock in locks.values():
+        os.close(lock)
+
+
+def add_running(written, supervised, **changes) -> str:
+    run = written.add_run(**changes)
+    supervised[run] = take_lock(folder_of(written, run))
+    events = folder_of(written, run) / "events.jsonl"
+    kept = [each for each in events.read_text().splitlines() if '"completed"' not in each]
+    events.write_text("\n".join(kept) + "\n")
+    return run
 
 
 @pytest.fixture(scope="session")
@@ -105,7 +126,7 @@ def chromium() -> Iterator[Any]:
 def page(chromium, served) -> Iterator[Any]:
     """A page of a browser that has entered; what it complains of fails the test."""
     context = chromium.new_context(viewport={"width": 1200, "height": 900})
-    context.set_default_timeout(5_000 * min(how_busy(), 4))
+    context.set_default_timeout(HANG_S * 1000)
     opened = context.new_page()
     problems: list[str] = []
     opened.on("pageerror", lambda error: problems.append(str(error)))

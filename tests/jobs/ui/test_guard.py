@@ -14,6 +14,7 @@ from jobs.ui.guard import HEADERS
 from jobs.ui.pages import Pages, make_pages
 from jobs.ui.reading import Reading
 from jobs.ui.server import listen
+from tests.busy import HANG_S
 from tests.jobs.ui.conftest import TOKEN
 
 PATHS = {"place": "file", "run": "last", "path": "model.pt", "ref": "digits@1", "number": "1"}
@@ -197,7 +198,7 @@ def test_other_users_are_not_told_the_address_by_the_browsers_arguments(tmp_path
 
 def test_a_broken_request_ends_its_connection_only(served):
     served.enter()
-    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=HANG_S)
     connection.sock = None
     connection.connect()
     connection.sock.sendall(b"GET /runs HTTP/1.1\r\nhost: \xff\xfe\r\n\r\n")
