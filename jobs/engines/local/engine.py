@@ -34,7 +34,7 @@ from jobs.engines.local.containers import (
     notes_on_containers,
     remove_orphans,
 )
-from jobs.engines.local.gpus import ON_THE_CPU, why_on_the_cpu
+from jobs.engines.local.devices import ON_THE_CPU, why_on_the_cpu
 from jobs.engines.local.launchers import gang_request, read_request
 from jobs.engines.local.layers import find_pip, layer_folder, make_layer
 from jobs.engines.local.loopback import rank_library, why_unguarded
@@ -110,6 +110,8 @@ class LocalEngine:
 
     def _with_its_devices(self, plan: Plan) -> Plan:
         """Hide the GPUs from ranks that could not use them, and note it; else give the plan back."""
+        from jobs.jobfile.read import catalog_names
+
         num_gpus = self._num_gpus()
         if not num_gpus:
             return plan
@@ -118,7 +120,7 @@ class LocalEngine:
         except LaunchError:  # starting the run will say it
             return plan
         inherited = inherited_environment(os.environ)
-        note = why_on_the_cpu(plan.spec, inherited, interpreter, num_gpus=num_gpus)
+        note = why_on_the_cpu(plan.spec, inherited, interpreter, catalog_names(), num_gpus=num_gpus)
         if note is None or note in plan.notes:
             return plan
         request = read_request(plan)
