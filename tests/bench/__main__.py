@@ -169,9 +169,9 @@ PAGES = {
             "- A process of `launch ui` and Debian's chromium without a window, on the same processors as "
             "the job that writes; a ratio of a goal is ours divided by what was asked for.",
             "- Lines: one job writes 4,000 of them; each bears the time at which it was printed, and the "
-            "page notes when it stood there. The oldest 2 %, of before the page was open, are left "
-            "out. Beside the page a client leaves after each of its first 50 events and comes "
-            "again with the last one's id.",
+            "page notes when it stood there. Lines of before the page was open are left out. Beside the "
+            "page a client leaves after each of its first 50 events and comes again with the "
+            "last one's id; it, too, begins with the last lines.",
             "- Lists: the navigation's own clock, up to the end of its load event, by a server that has "
             "read no run; 200 of the runs are on a page.",
             "- Charts: a file of 10,000,000 lines. Until it has been read, curves are those of samples "
