@@ -69,7 +69,7 @@ def step_s(load: Load, constants: Constants) -> float:
 def exchange_s(load: Load, constants: Constants) -> float:
     """Compute the seconds of an all-reduce by rings, hidden or not."""
     part = 2 * (load.gpus - 1) / load.gpus
-    level = constants.inside if load.nodes == 1 else 1.0
+    level = constants.inside if load.nodes == 1 else max(constants.inside, 1.0)
     fixed_s = constants.fixed_s * (FIXED_HOPS + log2(load.nodes)) / (FIXED_HOPS + 1)
     return part * level * (load.gradient_mb * constants.s_per_mb + fixed_s)
 
@@ -87,7 +87,10 @@ def binding(load: Load, constants: Constants) -> tuple[Term, float]:
     exchange = Term.INSIDE if load.nodes == 1 else Term.ACROSS
     halved = {
         Term.COMPUTE: step_s(replace(load, step_s=load.step_s / 2), constants),
-        exchange: step_s(load, replace(constants, s_per_mb=constants.s_per_mb / 2)),
+        exchange: step_s(
+            load,
+            replace(constants, s_per_mb=constants.s_per_mb / 2, fixed_s=constants.fixed_s / 2),
+        ),
         Term.SYNCHRONISATION: step_s(
             load, replace(constants, sync=constants.sync / 2, growth=constants.growth / 2)
         ),
@@ -118,11 +121,11 @@ def from_free(free: list[float]) -> Constants:
 
 # Middle and standard deviation of each number of `from_free` before anything was measured.
 PRIOR = (
-    (log(0.3e-3), 2.0),
-    (log(2e-3), 0.8),
-    (log(0.07), 1.3),
-    (0.3, 0.3),
-    (log(0.03), 0.6),
-    (log(0.003), 0.8),
+    (log(0.5e-3), 2.0),
+    (log(4e-3), 1.2),
+    (log(0.12), 1.3),
+    (0.4, 0.4),
+    (log(0.025), 0.6),
+    (log(0.004), 0.9),
     (log(3.0), 1.0),
 )
