@@ -27,6 +27,12 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     gradient: dict[str, int]
     sample: dict[str, int]
 
+    def of(self, series: str, free: Sequence[float]) -> tuple[float, float]:
+        """Give how many times its own gradient and step a series has; 1 where it was not fitted."""
+        if series not in self.gradient:
+            return 1.0, 1.0
+        return exp(free[self.gradient[series]]), exp(free[self.sample[series]])
+
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     """Hold the fit of one fabric."""
@@ -58,11 +64,16 @@ def calibrate(rows: list[Row], bases: Mapping[str, Base]) -> Calibration:
         for row in rows
     ]
 
+    loads = [plain_load(row, bases[row.series]) for row in rows]
+    overheads = [bases[row.series].overhead_s for row in rows]
+    own = [(place.gradient[row.series], place.sample[row.series]) for row in rows]
+
     def misses(free: list[float], of_rows: Sequence[int]) -> list[float]:
         constants = from_free(free)
         found: list[float] = []
         for at in of_rows:
-            load = load_of(rows[at], bases[rows[at].series], free, place)
+            gradient, sample = own[at]
+            load = changed(loads[at], overheads[at], exp(free[gradient]), exp(free[sample]))
             found.append(log(step_s(load, constants) / seconds[at]))
         return found
 
@@ -85,17 +96,23 @@ def calibrate(rows: list[Row], bases: Mapping[str, Base]) -> Calibration:
     )
 
 
-def load_of(row: Row, base: Base, free: Sequence[float], place: Place) -> Load:
-    """Describe a row to the model, with the numbers that were fitted to its series."""
-    gradient, sample = place.gradient.get(row.series), place.sample.get(row.series)
-    slower = exp(free[sample]) if sample is not None else 1.0
-    larger = exp(free[gradient]) if gradient is not None else 1.0
-    one_gpu_s = base.one_gpu_s(row.batch_per_gpu or base.batch)
+def plain_load(row: Row, base: Base) -> Load:
+    """Describe a row to the model, its step without the overhead."""
     return Load(
         gpus=row.gpus,
         gpus_per_node=row.gpus_per_node,
-        step_s=one_gpu_s * slower + (base.overhead_s if row.gpus > 1 else 0.0),
-        gradient_mb=(row.gradient_mb or base.gradient_mb) * larger,
+        step_s=base.one_gpu_s(row.batch_per_gpu or base.batch),
+        gradient_mb=row.gradient_mb or base.gradient_mb,
+    )
+
+
+def changed(load: Load, overhead_s: float, larger: float, slower: float) -> Load:
+    """Give a load with a gradient and a one-GPU step so many times its own, and the overhead."""
+    return Load(
+        gpus=load.gpus,
+        gpus_per_node=load.gpus_per_node,
+        step_s=load.step_s * slower + (overhead_s if load.gpus > 1 else 0.0),
+        gradient_mb=load.gradient_mb * larger,
     )
 
 
@@ -120,5 +137,5 @@ def _fit(problem: Problem, starts: list[list[float]]) -> tuple[Posterior, float]
     noise = sqrt((NOISE_ROWS * NOISE**2 + squares) / (NOISE_ROWS + spare))
     if noise > MORE_NOISE * NOISE:
         noisy = msgspec.structs.replace(problem, noise=noise)
-        fitted = fit(noisy, [fitted.best, *starts], NUM_DRAWS)
+        fitted = fit(noisy, fitted.optima, NUM_DRAWS)
     return fitted, noise

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from math import exp, log, log1p, sqrt
+from operator import mul, sub
 
 import msgspec
 
@@ -39,7 +40,7 @@ STEPS = 25
 MOST_DAMPING = 1e4
 SAME = 0.05  # of the first number: two starts found one optimum
 HOPELESS = 20.0  # of the cost: an optimum that explains nothing beside the best
-LITTLE = 1e-3  # of the cost: a step that gains less is the last
+LITTLE = 5e-3  # of the cost: a step that gains less is the last
 MOST_WEIGHT = 0.05  # of one draw among all
 DIFFERENCE = 1e-4
 RIDGE = (1.0, 2.5)
@@ -54,10 +55,15 @@ class Draw(msgspec.Struct, frozen=True):
 
 
 class Posterior(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold the numbers that fit best, and draws of numbers that fit."""
+    """Hold the numbers of each optimum, the best first, and draws of numbers that fit."""
 
-    best: list[float]
+    optima: list[list[float]]
     draws: list[Draw]
+
+    @property
+    def best(self) -> list[float]:
+        """Return the numbers that fit best."""
+        return self.optima[0]
 
     def deviation(self, at: int) -> float:
         """Return the standard deviation of the number at an index."""
@@ -70,7 +76,22 @@ class _Hill(msgspec.Struct, frozen=True, kw_only=True):
 
     best: list[float]
     cost: float
-    factor: Matrix  # Cholesky's lower triangle of the precision
+    columns: Matrix  # of Cholesky's lower triangle of the precision, without their zeros
+    log_determinant: float
+
+    def log_density(self, at: list[float]) -> float:
+        """Compute the logarithm of the density, less a constant."""
+        apart = list(map(sub, at, self.best))
+        squares = sum(sum(map(mul, each, apart[i:])) ** 2 for i, each in enumerate(self.columns))
+        return self.log_determinant - squares / 2
+
+    def draw(self, source: random.Random) -> list[float]:
+        """Draw numbers from the Gaussian."""
+        apart: list[float] = []
+        for column in reversed(self.columns):
+            rest = source.gauss(0, 1) - sum(map(mul, column[1:], reversed(apart)))
+            apart.append(rest / column[0])
+        return [each + moved for each, moved in zip(self.best, reversed(apart), strict=True)]
 
 
 def fit(problem: Problem, starts: Sequence[list[float]], num_draws: int) -> Posterior:
@@ -81,13 +102,13 @@ def fit(problem: Problem, starts: Sequence[list[float]], num_draws: int) -> Post
     explanations of the same rows both count, and none that a row rules out.
     """
     hills = _distinct([_descend(problem, start) for start in starts])
-    best = hills[0].best
+    best, optima = hills[0].best, [each.best for each in hills]
     for apart in RIDGE:
         first = best[0] - apart
         held = msgspec.structs.replace(problem, prior=[(first, apart / 2), *problem.prior[1:]])
         hills.append(_descend(held, [first, *best[1:]]))
     source = random.Random(20)
-    points = [_drawn(hills[index % len(hills)], source) for index in range(num_draws)]
+    points = [hills[index % len(hills)].draw(source) for index in range(num_draws)]
     heights = [
         -_cost(problem.residuals(each), each, problem.prior) / 2 - _density(hills, each)
         for each in points
@@ -98,7 +119,7 @@ def fit(problem: Problem, starts: Sequence[list[float]], num_draws: int) -> Post
     weights = [min(each, most) for each in weights]
     total = sum(weights)
     return Posterior(
-        best=best,
+        optima=optima,
         draws=[Draw(each, weight / total) for each, weight in zip(points, weights, strict=True)],
     )
 
@@ -113,21 +134,9 @@ def _distinct(hills: Sequence[_Hill]) -> list[_Hill]:
     return found
 
 
-def _drawn(hill: _Hill, source: random.Random) -> list[float]:
-    step = _solve_upper(hill.factor, [source.gauss(0, 1) for _ in hill.best])
-    return [each + moved for each, moved in zip(hill.best, step, strict=True)]
-
-
 def _density(hills: Sequence[_Hill], at: list[float]) -> float:
     """Return the logarithm of the density of the Gaussians together, less a constant."""
-    logs: list[float] = []
-    for hill in hills:
-        apart = [each - middle for each, middle in zip(at, hill.best, strict=True)]
-        size = range(len(at))
-        squares = sum(
-            sum(hill.factor[k][i] * apart[k] for k in range(i, len(at))) ** 2 for i in size
-        )
-        logs.append(sum(log(hill.factor[i][i]) for i in size) - squares / 2)
+    logs = [each.log_density(at) for each in hills]
     top = max(logs)
     return top + log(sum(exp(each - top) for each in logs))
 
@@ -157,7 +166,11 @@ def _descend(problem: Problem, start: list[float]) -> _Hill:
             damping *= 6
             if damping > MOST_DAMPING:
                 break
-    return _Hill(best=here, cost=cost, factor=_cholesky(normal))
+    factor = _cholesky(normal)
+    size = len(factor)
+    columns = [[factor[k][i] for k in range(i, size)] for i in range(size)]
+    log_determinant = sum(log(each[0]) for each in columns)
+    return _Hill(best=here, cost=cost, columns=columns, log_determinant=log_determinant)
 
 
 def _cost(values: list[float], at: list[float], prior: Prior) -> float:
@@ -179,19 +192,18 @@ def _normal(problem: Problem, at: list[float], values: list[float]) -> tuple[lis
             }
         )
     weights = [1 / (1 + (each / OUTLIER) ** 2) for each in values]
+    weighted = [{row: weights[row] * slope for row, slope in each.items()} for each in columns]
     gradient = [
-        sum(weights[row] * values[row] * slope for row, slope in column.items())
-        + (at[i] - prior[i][0]) / prior[i][1] ** 2
-        for i, column in enumerate(columns)
+        sum(slope * values[row] for row, slope in column.items()) + (x - middle) / spread**2
+        for column, x, (middle, spread) in zip(weighted, at, prior, strict=True)
     ]
     normal = [[0.0] * len(at) for _ in at]
-    for i, column in enumerate(columns):
+    for i, column in enumerate(weighted):
         for j in range(i + 1):
             few, many = sorted((column, columns[j]), key=len)
-            shared = sum(
-                weights[row] * slope * many[row] for row, slope in few.items() if row in many
-            )
-            normal[i][j] = normal[j][i] = shared + (prior[i][1] ** -2 if i == j else 0.0)
+            shared = sum(slope * many[row] for row, slope in few.items() if row in many)
+            normal[i][j] = normal[j][i] = shared
+        normal[i][i] += prior[i][1] ** -2
     return gradient, normal
 
 
@@ -200,7 +212,7 @@ def _cholesky(matrix: Matrix) -> Matrix:
     lower = [[0.0] * size for _ in range(size)]
     for i in range(size):
         for j in range(i + 1):
-            rest = matrix[i][j] - sum(lower[i][k] * lower[j][k] for k in range(j))
+            rest = matrix[i][j] - sum(map(mul, lower[i][:j], lower[j][:j]))
             lower[i][j] = sqrt(max(rest, 1e-12)) if i == j else rest / lower[j][j]
     return lower
 
@@ -208,7 +220,7 @@ def _cholesky(matrix: Matrix) -> Matrix:
 def _solve_lower(lower: Matrix, right: list[float]) -> list[float]:
     found: list[float] = []
     for i, row in enumerate(lower):
-        found.append((right[i] - sum(row[k] * found[k] for k in range(i))) / row[i])
+        found.append((right[i] - sum(map(mul, row, found))) / row[i])
     return found
 
 

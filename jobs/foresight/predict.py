@@ -6,16 +6,16 @@ import random
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
-from math import exp, hypot, log, log2
+from math import exp, hypot, log
 from statistics import geometric_mean
 
 import msgspec
 
-from jobs.foresight.calibrate import Calibration, calibrate, load_of
+from jobs.foresight.calibrate import Calibration, calibrate, changed, plain_load
 from jobs.foresight.model import Term, binding, from_free, step_s
 from jobs.foresight.rows import Prediction, Row
 from jobs.foresight.series import Base, base_of
-from jobs.foresight.why import misfits, why_wide
+from jobs.foresight.why import farther, why_wide
 
 FARTHER = 0.015  # more noise for each doubling of the GPUs beyond those that were measured
 LEAST_WIDE = 1.5  # high / low where the rows do not show what is asked for
@@ -71,7 +71,7 @@ def predict(measured: Sequence[Row], asked: Sequence[Row]) -> list[Prediction]:
 
 def _key(row: Row, own: Sequence[Row]) -> tuple[str, str]:
     """Return the fabric of a row; where none is named, also the series with rows of its own."""
-    fabric = row.fabric or max(each.fabric for each in own)
+    fabric = row.fabric or max((each.gpus > 1, each.fabric) for each in own)[1]
     is_apart = not fabric and any(each.gpus > 1 for each in own)
     return fabric, row.series if is_apart else ""
 
@@ -138,16 +138,19 @@ def _modelled(row: Row, fabric: _Fabric) -> _Found:
     calibration, base = fabric.calibration, fabric.bases[row.series]
     batch = row.batch_per_gpu or base.batch
     fast, middle, slow = _quantiles(_steps(row, calibration, base), (0.05, 0.5, 0.95))
-    noise = NINE_OF_TEN * (calibration.noise + FARTHER * _doublings(row, calibration.rows))
+    noise = NINE_OF_TEN * (calibration.noise + FARTHER * farther(row, calibration.rows))
     faster, slower = hypot(middle - fast, noise), hypot(slow - middle, noise)
     why = why_wide(row, calibration, fabric.bases, base)
     if why:
-        missed = [each for _, each in misfits(row, calibration)]
-        faster += max([0.0, *missed])
-        slower += max([0.0, *(-each for each in missed)])
+        faster, slower = faster + why.faster, slower + why.slower
         missing = max(log(LEAST_WIDE) / (faster + slower), 1.0)
         faster, slower = faster * missing, slower * missing
-    return _Found(rate=row.gpus * batch / exp(middle), slower=slower, faster=faster, why_wide=why)
+    return _Found(
+        rate=row.gpus * batch / exp(middle),
+        slower=slower,
+        faster=faster,
+        why_wide=why.text if why else None,
+    )
 
 
 def _steps(row: Row, calibration: Calibration, base: Base) -> list[tuple[float, float]]:
@@ -155,24 +158,25 @@ def _steps(row: Row, calibration: Calibration, base: Base) -> list[tuple[float, 
     source = random.Random(7)
     is_own = row.series in calibration.place.gradient
     spread = base.sample_spread(row.batch_per_gpu or base.batch)
+    plain = plain_load(row, base)
     found: list[tuple[float, float]] = []
     for draw, constants in zip(calibration.fitted.draws, calibration.constants, strict=True):
-        load = load_of(row, base, draw.numbers, calibration.place)
-        if not is_own:
+        if is_own:
+            larger, slower = calibration.place.of(row.series, draw.numbers)
+        else:
             larger, slower = (
                 exp(source.gauss(0, base.gradient_spread)),
                 exp(source.gauss(0, spread)),
             )
-            load = msgspec.structs.replace(
-                load, gradient_mb=load.gradient_mb * larger, step_s=load.step_s * slower
-            )
+        load = changed(plain, base.overhead_s, larger, slower)
         found.append((log(step_s(load, constants)), draw.weight))
     return found
 
 
 def _binding(row: Row, fabric: _Fabric) -> tuple[Term, float]:
-    best = fabric.calibration.fitted.best
-    load = load_of(row, fabric.bases[row.series], best, fabric.calibration.place)
+    best, base = fabric.calibration.fitted.best, fabric.bases[row.series]
+    plain = plain_load(row, base)
+    load = changed(plain, base.overhead_s, *fabric.calibration.place.of(row.series, best))
     return binding(load, from_free(best))
 
 
@@ -181,9 +185,3 @@ def _quantiles(values: list[tuple[float, float]], parts: tuple[float, ...]) -> l
     values.sort()
     below = list(accumulate(weight for _, weight in values))
     return [values[min(bisect_left(below, part), len(values) - 1)][0] for part in parts]
-
-
-def _doublings(row: Row, rows: Sequence[Row]) -> float:
-    """Count how often the most GPUs that were measured must be doubled to reach a row."""
-    most = max((each.gpus for each in rows), default=1)
-    return max(log2(row.gpus / most), 0.0)

@@ -34,9 +34,10 @@ def read_measured(path: Path) -> list[Row]:
 
 def read_asked(path: Path, measured: Sequence[Row]) -> list[Row]:
     """Read rows without a rate, each of a measured series; raises LaunchError."""
-    fabrics: dict[str, set[str]] = {}
+    fabrics: dict[str, set[str]] = {row.series: set() for row in measured}
     for row in measured:
-        fabrics.setdefault(row.series, set()).add(row.fabric)
+        if row.gpus > 1:
+            fabrics[row.series].add(row.fabric)
     lines = _read(path, is_measured=False)
     for line, row in lines:
         if row.series not in fabrics:

@@ -1,8 +1,11 @@
-"""Say why measured rows do not tell the rate of a size (pure)."""
+"""Say why measured rows do not tell the rate of a size, and how much wider its band is for that (pure)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import log, log2
+
+import msgspec
 
 from jobs.foresight.calibrate import Calibration
 from jobs.foresight.rows import Row
@@ -11,6 +14,8 @@ from jobs.foresight.series import UNKNOWN, Base
 SHOWN = 0.8  # an exchange is shown where its speed is known better than this, as a logarithm
 MISFIT = 0.15  # a row that is farther from the fit, as a logarithm, does not fit the others
 BEYOND = 1.5  # times what the measured rows exchange for each second of compute
+SHORTER = 3.0  # times the exchanges for each second of compute: their fixed cost counts
+HARDER = 0.25  # of the logarithm of those times: how much slower it may be
 FARTHER = 4  # times the most GPUs that were measured
 OTHER_BATCH = 0.9  # doublings from a batch that was measured on one GPU
 NO_ONE_GPU = "no row of one GPU was measured"
@@ -19,48 +24,66 @@ HIDDEN = (
 )
 
 
+class Why(msgspec.Struct, frozen=True, kw_only=True):
+    """Hold a reason, and how much slower and faster a rate may be for it, as logarithms."""
+
+    text: str
+    slower: float = 0.0
+    faster: float = 0.0
+
+
 def why_wide(
     row: Row, calibration: Calibration, bases: Mapping[str, Base], base: Base
-) -> str | None:
+) -> Why | None:
     """Say why the measured rows do not tell the rate of a row; None where they do."""
-    if row.gpus > 1 and calibration.rows and (why := _why_misfit(row, calibration)):
-        return why
-    if why := _why_one_gpu(row, base):
-        return why
+    if row.gpus > 1 and (misfit := _misfit(row, calibration)):
+        return misfit
+    if text := _why_one_gpu(row, base):
+        return Why(text=text)
     if row.gpus == 1 or _is_between(row, calibration, base):
         return None
     if not base.has_one_gpu:
-        return NO_ONE_GPU
+        return Why(text=NO_ONE_GPU)
     if not calibration.rows:
-        return "no row of several GPUs was measured on this fabric"
-    alike = _alike(row, calibration)
+        return Why(text="no row of several GPUs was measured on this fabric")
+    alike = [each for each in calibration.rows if _is_alike(each, row)]
     if not alike:
         where = "between nodes" if row.nodes > 1 else "inside a node"
-        return f"no exchange {where} was measured on this fabric"
-    return _why_beyond(row, alike, calibration, bases, base)
+        return Why(text=f"no exchange {where} was measured on this fabric")
+    is_own = any(each.series == row.series for each in calibration.rows)
+    if not is_own and base.gradient_spread == UNKNOWN:
+        return Why(text="gradient_mb and batch_per_gpu of the series are not known")
+    return _harder(row, alike, calibration, bases, base)
 
 
-def misfits(row: Row, calibration: Calibration) -> list[tuple[Row, float]]:
-    """Give the rows that do not fit the others, with the fitted seconds by theirs as a logarithm.
+def farther(row: Row, rows: list[Row]) -> float:
+    """Count how often the most GPUs that were measured must be doubled to reach a row."""
+    most = max((each.gpus for each in rows), default=1)
+    return max(log2(row.gpus / most), 0.0)
+
+
+def _misfit(row: Row, calibration: Calibration) -> Why | None:
+    """Name the row that fits the others least, as if it told of the farther sizes, too.
 
     Of exchanges between nodes only where a row has such; those inside a node are in both.
     """
-    return [
-        (each, missed)
-        for each, missed in zip(calibration.rows, calibration.missed, strict=True)
+    found = [
+        (missed, each)
+        for missed, each in zip(calibration.missed, calibration.rows, strict=True)
         if abs(missed) > MISFIT and (row.nodes > 1 or each.nodes == 1)
     ]
-
-
-def _why_misfit(row: Row, calibration: Calibration) -> str | None:
-    found = misfits(row, calibration)
     if not found:
         return None
-    worst, missed = max(found, key=lambda each: abs(each[1]))
-    much = "slower" if missed < 0 else "faster"
-    return (
-        f"{worst.series} on {worst.gpus} GPUs is {abs(missed):.0%} {much} than the other rows"
-        " tell: measure it again"
+    worst_by, worst = max(found, key=lambda each: abs(each[0]))
+    much = "slower" if worst_by < 0 else "faster"
+    more = 1 + farther(row, calibration.rows)
+    return Why(
+        text=(
+            f"{worst.series} on {worst.gpus} GPUs is {abs(worst_by):.0%} {much} than the other rows"
+            " tell: measure it again"
+        ),
+        slower=more * max(0.0, *(-missed for missed, _ in found)),
+        faster=more * max(0.0, *(missed for missed, _ in found)),
     )
 
 
@@ -88,33 +111,32 @@ def _is_alike(one: Row, other: Row) -> bool:
     return (one.nodes > 1) == (other.nodes > 1)
 
 
-def _alike(row: Row, calibration: Calibration) -> list[Row]:
-    return [each for each in calibration.rows if _is_alike(each, row)]
-
-
-def _why_beyond(
+def _harder(
     row: Row, alike: list[Row], calibration: Calibration, bases: Mapping[str, Base], base: Base
-) -> str | None:
+) -> Why | None:
     """Say why a row asks more of the fabric than the measured ones of its kind."""
-    is_own = any(each.series == row.series for each in calibration.rows)
-    if not is_own and base.gradient_spread == UNKNOWN:
-        return "gradient_mb and batch_per_gpu of the series are not known"
     asked_mb, asked_steps = _demand(row, base)
     demands = [(each, *_demand(each, bases[each.series])) for each in alike]
-    is_harder = not any(
-        each.gpus >= row.gpus and mb >= asked_mb and steps >= asked_steps
-        for each, mb, steps in demands
+    as_large = [(mb, steps) for each, mb, steps in demands if each.gpus >= row.gpus]
+    is_easier = any(mb >= asked_mb for mb, _ in as_large) and any(
+        steps >= asked_steps for _, steps in as_large
     )
-    if calibration.fitted.deviation(0) > SHOWN and is_harder:
-        return HIDDEN
-    times = asked_mb / max(mb for _, mb, _ in demands)
-    if times > BEYOND:
-        return (
-            f"it exchanges {times:.1f} times as much for each second of compute as any measured row"
+    more = asked_mb / max(mb for _, mb, _ in demands)
+    shorter = asked_steps / max(steps for _, _, steps in demands)
+    slower = HARDER * log(max(more, shorter, 1.0))
+    if calibration.fitted.deviation(0) > SHOWN and not is_easier:
+        return Why(text=HIDDEN, slower=slower)
+    if more > BEYOND:
+        text = (
+            f"it exchanges {more:.1f} times as much for each second of compute as any measured row"
         )
+        return Why(text=text, slower=slower)
+    if shorter > SHORTER:
+        text = f"its steps are {shorter:.1f} times as short as those of any measured row"
+        return Why(text=text, slower=slower)
     times = row.gpus / max(each.gpus for each in alike)
     if times > FARTHER:
-        return f"it has {times:g} times the GPUs of any measured row"
+        return Why(text=f"it has {times:g} times the GPUs of any measured row")
     return None
 
 
