@@ -15,10 +15,13 @@ from jobs.foresight.calibrate import Calibration, calibrate, changed, plain_load
 from jobs.foresight.model import Term, binding, from_free, step_s
 from jobs.foresight.rows import Prediction, Row
 from jobs.foresight.series import Base, base_of
-from jobs.foresight.why import farther, why_wide
+from jobs.foresight.why import farther, has_own, why_wide
 
-FARTHER = 0.015  # more noise for each doubling of the GPUs beyond those that were measured
+FARTHER = 0.02  # more noise for each doubling of the GPUs beyond those that were measured
+# From one series to the next: how much of a step they wait, and how well they hide an exchange.
+OTHER_SERIES = 0.03
 LEAST_WIDE = 1.5  # high / low where the rows do not show what is asked for
+MOST_WIDE = 50.0  # of a band to either side, as a logarithm: nothing is known
 NINE_OF_TEN = 1.645  # standard deviations on either side that hold 90 %
 
 
@@ -138,13 +141,16 @@ def _modelled(row: Row, fabric: _Fabric) -> _Found:
     calibration, base = fabric.calibration, fabric.bases[row.series]
     batch = row.batch_per_gpu or base.batch
     fast, middle, slow = _quantiles(_steps(row, calibration, base), (0.05, 0.5, 0.95))
-    noise = NINE_OF_TEN * (calibration.noise + FARTHER * farther(row, calibration.rows))
+    spread = calibration.noise + FARTHER * farther(row, calibration.rows)
+    if row.gpus > 1 and not has_own(row, calibration):
+        spread = hypot(spread, OTHER_SERIES)
+    noise = NINE_OF_TEN * spread
     faster, slower = hypot(middle - fast, noise), hypot(slow - middle, noise)
     why = why_wide(row, calibration, fabric.bases, base)
     if why:
         faster, slower = faster + why.faster, slower + why.slower
         missing = max(log(LEAST_WIDE) / (faster + slower), 1.0)
-        faster, slower = faster * missing, slower * missing
+        faster, slower = min(faster * missing, MOST_WIDE), min(slower * missing, MOST_WIDE)
     return _Found(
         rate=row.gpus * batch / exp(middle),
         slower=slower,

@@ -17,7 +17,7 @@ USUAL_EFFICIENCY = 0.92
 # Standard deviations, as logarithms: how far the time of an exchange of a series is from what its
 # gradient says (given; given, but of a fabric without a name; not given); of a one-GPU step that a
 # row gives, that none gives, and for each doubling of the batch from the one that was measured.
-GIVEN, UNNAMED, UNKNOWN = 0.08, 0.35, 1.0
+GIVEN, UNNAMED, UNKNOWN = 0.05, 0.35, 1.0
 ONE_GPU, NO_ONE_GPU, DOUBLED_BATCH = 0.012, 0.15, 0.12
 
 

@@ -38,7 +38,8 @@ def why_wide(
     """Say why the measured rows do not tell the rate of a row; None where they do."""
     if row.gpus > 1 and (misfit := _misfit(row, calibration)):
         return misfit
-    if text := _why_one_gpu(row, base):
+    own = [each for each in calibration.rows if each.series == row.series]
+    if text := _why_one_gpu(row, own, base):
         return Why(text=text)
     if row.gpus == 1 or _is_between(row, calibration, base):
         return None
@@ -60,6 +61,11 @@ def farther(row: Row, rows: list[Row]) -> float:
     """Count how often the most GPUs that were measured must be doubled to reach a row."""
     most = max((each.gpus for each in rows), default=1)
     return max(log2(row.gpus / most), 0.0)
+
+
+def has_own(row: Row, calibration: Calibration) -> bool:
+    """Whether a row of its own series tells of exchanges of its kind."""
+    return any(each.series == row.series and _is_alike(each, row) for each in calibration.rows)
 
 
 def _misfit(row: Row, calibration: Calibration) -> Why | None:
@@ -87,12 +93,16 @@ def _misfit(row: Row, calibration: Calibration) -> Why | None:
     )
 
 
-def _why_one_gpu(row: Row, base: Base) -> str | None:
+def _why_one_gpu(row: Row, own: list[Row], base: Base) -> str | None:
     if row.gpus == 1 and not base.has_one_gpu:
         return NO_ONE_GPU
     batch = row.batch_per_gpu or base.batch
-    if base.doublings(batch) > OTHER_BATCH:
-        near = min((each for each, _ in base.ones), key=lambda each: abs(each - batch))
+    known = [each for each, _ in base.ones]
+    if row.gpus > 1:
+        known += [each.batch_per_gpu or base.batch for each in own]
+    near = min(known, key=lambda each: abs(log(each / batch)))
+    is_inside = min(known) <= batch <= max(known)
+    if not is_inside and abs(log2(near / batch)) > OTHER_BATCH:
         return f"a batch of {batch:g} was not measured, but {near:g}"
     if base.overhead_s and not base.is_batch_known and row.gpus > 1:
         return "batch_per_gpu is not known, and so what part of a step overhead_s is"
@@ -117,9 +127,9 @@ def _harder(
     """Say why a row asks more of the fabric than the measured ones of its kind."""
     asked_mb, asked_steps = _demand(row, base)
     demands = [(each, *_demand(each, bases[each.series])) for each in alike]
-    as_large = [(mb, steps) for each, mb, steps in demands if each.gpus >= row.gpus]
-    is_easier = any(mb >= asked_mb for mb, _ in as_large) and any(
-        steps >= asked_steps for _, steps in as_large
+    near = [_as_hard(each, row, mb, steps) for each, mb, steps in demands]
+    is_easier = any(mb >= asked_mb for mb, _ in near) and any(
+        steps >= asked_steps for _, steps in near
     )
     more = asked_mb / max(mb for _, mb, _ in demands)
     shorter = asked_steps / max(steps for _, _, steps in demands)
@@ -138,6 +148,14 @@ def _harder(
     if times > FARTHER:
         return Why(text=f"it has {times:g} times the GPUs of any measured row")
     return None
+
+
+def _as_hard(measured: Row, row: Row, mb: float, steps: float) -> tuple[float, float]:
+    """Give what a measured row shows of the demands of a row: on fewer GPUs half, on far fewer nothing."""
+    if measured.gpus >= row.gpus:
+        return mb, steps
+    part = 0.5 if FARTHER * measured.gpus >= row.gpus else 0.0
+    return part * mb, part * steps
 
 
 def _demand(row: Row, base: Base) -> tuple[float, float]:
