@@ -310,3 +310,11 @@ def test_six_rows_and_six_questions_take_few_computations_of_a_step(monkeypatch)
     ]
     predict(measured, [size(name, gpus) for name in ("middle", "large") for gpus in (2, 12, 64)])
     assert 500 < len(computed) < 5000
+
+
+def test_an_overhead_counts_from_two_gpus_on_with_any_batch():
+    one = size("a", 1, rate=100, gradient_mb=1, overhead_s=0.16)
+    measured = [*ONES, one, made("large", 8), made("large", 16), made("middle", 16)]
+    [alone, many] = predict(measured, [size("a", 1, batch=24), size("a", 16)])
+    assert alone.rate == pytest.approx(100, rel=0.05)
+    assert many.rate == pytest.approx(16 * 80, rel=0.07)
