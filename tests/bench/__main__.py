@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.bench.azure_submits import submit_rows
+from tests.bench.beside import exec_rows, stacks_rows
 from tests.bench.elsewhere import elsewhere_rows
 from tests.bench.extraction import extraction_rows
 from tests.bench.foresight import foresight_rows
@@ -26,6 +27,7 @@ from tests.bench.table import Row, table_text
 from tests.bench.tf_rates import tensorflow_rows
 from tests.bench.throttled import throttled_rows
 from tests.bench.transfers import push_rows
+from tests.bench.ui import chart_rows, import_rows, line_rows, list_rows
 from tests.bench.up import up_rows
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -160,6 +162,31 @@ PAGES = {
             "2026-11-23), predicted from the rates of one rank and three of a probe.",
             "- Left out: three rows that are wrong in the source (ResNet-152 over RDMA at 16 GPUs on "
             "P40, P100, V100), and the K80 over Ethernet.",
+        ),
+    ),
+    "ui": Page(
+        title="See and steer: pages in the browser, stacks, `exec`, `import trainyard`",
+        benchmarks={
+            "ui-lines": line_rows,
+            "ui-list": list_rows,
+            "ui-charts": chart_rows,
+            "exec": exec_rows,
+            "stacks": stacks_rows,
+            "import": import_rows,
+        },
+        notes=(
+            "- A process of `launch ui` and Debian's chromium without a window, on the same processors as "
+            "the job that writes; a ratio of a goal is ours divided by what was asked for.",
+            "- Lines: one job writes 4,000 of them; each bears the time at which it was printed, and the "
+            "page notes when it stood there. The oldest 2 %, of before the page was open, are left "
+            "out. Beside the page a client leaves after each of its first 50 events and comes "
+            "again with the last one's id.",
+            "- Lists: the navigation's own clock, up to the end of its load event, by a server that has "
+            "read no run; 200 of the runs are on a page.",
+            "- Charts: a file of 10,000,000 lines. Until it has been read, curves are those of samples "
+            "from all over it; the memory is the most that the server had until all was read.",
+            "- `exec`: a step of a fixed loop in Python, in turn with a busy loop in the rank's folder and "
+            "without. `stacks` is the wall time of the whole command.",
         ),
     ),
     "previews": Page(

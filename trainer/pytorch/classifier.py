@@ -238,12 +238,13 @@ class Classifier(PictureTask[Options]):
         return {**super().facts(), **({"is_own": True} if self._build else {})}
 
     def summary(self) -> dict[str, object]:
-        """Give sizes, and the rate at which cores decode."""
-        threads = self.data.threads
+        """Give sizes, and the rates at which a core decodes and the store gives to a rank."""
+        threads, flow = self.data.threads, self.data.flow
         return {
             **super().summary(),
             **({} if self._build else {"network": self.options.network}),
             "decoded_per_core_per_s": threads.decoded_per_core_per_s if threads else None,
+            "streamed_bytes_per_s": flow.bytes_per_s if flow else None,
         }
 
 

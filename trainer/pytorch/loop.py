@@ -38,6 +38,7 @@ from trainer.pytorch.precision import autocast, make_scaler, take_step
 from trainer.pytorch.predictions import Files, Row, find_files, tell_rows
 from trainer.pytorch.profiling import Profiler
 from trainer.pytorch.program import TorchOptions
+from trainer.pytorch.step_parts import StepParts
 from trainer.pytorch.strategy import Ranks, average_buffers, pick_device
 
 OptionsT = TypeVar("OptionsT", bound=TorchOptions)
@@ -287,6 +288,10 @@ class Training(Generic[OptionsT, B]):
         self.throughput = Throughput(
             num_warmup_steps=task.num_warmup_steps, synchronise=waiter(task.device)
         )
+        self._parts = StepParts(
+            self._wrapped, self._optimizer, task.device, num_ranks=ranks.world.size
+        )
+        self.throughput.also(self._parts.take)
         self.num_steps = 0
         self._profiler = Profiler(
             ranks.run_dir,
@@ -362,7 +367,8 @@ class Training(Generic[OptionsT, B]):
         self._model.train()
         parts = task.batches(position)
         while group := self._next_parts(parts):
-            total, num_right = self._take_step(group, task.rate(position))
+            with self._parts.step():
+                total, num_right = self._take_step(group, task.rate(position))
             self.throughput.step(sum(part.num_samples for part in group))
             samples = [sample for part in group for sample in part.samples]
             taken = TakenStep(

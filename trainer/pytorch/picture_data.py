@@ -15,6 +15,8 @@ from trainer.common.options import MAY_CHANGE
 from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.data.pictures.jpeg_crop import open_cropper
 from trainer.data.pictures.splits import Pictures, Repeated, open_splits
+from trainer.data.streaming.flow import Flow
+from trainer.data.streaming.source import StreamedPictures
 from trainer.data.synthesize.folders import default_folder
 from trainer.data.synthesize.stripes import make_pictures
 from trainer.pytorch.loader import DecodingThreads, Loader, Noise, Source, num_workers
@@ -90,6 +92,8 @@ class Data:
     shard_sizes: Sequence[int] = ()
     # That decode, where pictures are decoded.
     threads: DecodingThreads | None = None
+    # From the store, where they are streamed.
+    flow: Flow | None = None
     # That were skipped, where pictures are decoded.
     corrupt: CorruptPictures | None = None
 
@@ -138,6 +142,7 @@ def open_loaders(
         num_val=len(val.labels),
         classes=train.classes,
         shard_sizes=train.shard_sizes,
+        flow=train.flow if isinstance(train, StreamedPictures) else None,
         threads=threads,
         corrupt=corrupt,
     )

@@ -14,6 +14,7 @@ from starlette.requests import Request
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.ui import one_run, reading
+from jobs.ui.curves import Curves
 from jobs.ui.doing import Doings
 from jobs.ui.pages import PAGE_SIZE, Pages
 from jobs.ui.reading import Late, Reading, Told, alike
@@ -99,7 +100,7 @@ def rows_of(answer) -> list[list[str]]:
 
 
 def pages_of(stacks: Reading) -> Pages:
-    return Pages(stacks, Doings())
+    return Pages(stacks, Curves(), Doings())
 
 
 def test_stacks_of_which_nobody_knows_whether_they_are_up_are_shown():
