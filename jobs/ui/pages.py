@@ -294,8 +294,8 @@ class Pages:
     def jobs(self, request: Request) -> Response:
         """Jobs of the catalog, and a form that starts one of them, or a job file."""
         place = request.query_params.get("place") or next(iter(self._reading.places()), "")
-        told: Any = self._reading.ask(place, "jobs") if place else []
-        return render("jobs.html", jobs=told, place=place, places=self._reading.places())
+        told = caught(place, lambda: self._reading.ask(place, "jobs") if place else [])
+        return render("jobs.html", told=told, place=place, places=self._reading.places())
 
     def datasets(self, _: Request) -> Response:
         """Datasets and models with their versions."""
@@ -373,10 +373,14 @@ class Pages:
 
     def doctor(self, _: Request) -> Response:
         """What this machine has, and what is missing; of the machine alone where nothing is up."""
-        told = self._reading.ask_each("doctor")
+        unknown = self._reading.unknown()
+        up = [each for each in self._reading.places() if each not in unknown]
+        # It takes seconds, and is what the page is for: it is waited for.
+        told = [caught(each, lambda place=each: self._reading.ask(place, "doctor")) for each in up]
         if not told:
             told = [caught("this machine", lambda: self._reading.ask_machine("doctor"))]
         shown = [tables.checks(each.place, each.value) for each in told if each.value]
+        told += self._reading.ask_each("env", "show", places=unknown)
         return render("doctor.html", tables=shown, errors=alike(told))
 
     def ask(self, request: Request) -> Response:

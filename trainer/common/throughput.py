@@ -110,8 +110,9 @@ class Throughput:
     @property
     def data_wait_s(self) -> float | None:
         """Mean seconds of a step's wait for its batch, the warm-up's included; None where none was timed."""
-        is_timed = self._num_steps and self._waited_s is not None
-        return self._waited_s / self._num_steps if is_timed else None
+        if self._waited_s is None or not self._num_steps:
+            return None
+        return self._waited_s / self._num_steps
 
     @property
     def samples_per_step(self) -> float | None:

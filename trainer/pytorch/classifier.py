@@ -23,13 +23,13 @@ from torch import nn
 from torch.optim import Optimizer
 
 from trainer.common.errors import TrainingError
+from trainer.common.model_about import About
 from trainer.common.options import MAY_CHANGE, parse_options
 from trainer.common.resnet_options import ResnetOptions
 from trainer.common.schedule import Schedule
 from trainer.data.pictures.crops import center_crop
 from trainer.pytorch.loader import Augment, Batch, Noise
 from trainer.pytorch.loop import Part, run
-from trainer.pytorch.model_file import About
 from trainer.pytorch.networks import build_network, load_pretrained, parameter_groups
 from trainer.pytorch.optimizers import OptimizerName, make_optimizer
 from trainer.pytorch.picture_data import (

@@ -54,10 +54,3 @@ def find_batch(step: Callable[[int], object], *, least: int) -> int:
         message = f"the GPU's memory does not hold a step of {least} samples"
         raise TrainingError(message, hint="--precision bf16, or a smaller --image-size")
     return found
-
-
-def out_of_memory(option: str, number: int, *, hint: str) -> TrainingError:
-    """Give the error for a training whose `option` is too large for the GPU."""
-    flag = f"--{option.replace('_', '-')}"
-    message = f"the GPU's memory does not hold a step of {flag} {number}"
-    return TrainingError(message, hint=hint or f"a smaller {flag}")

@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from trainer.common.errors import TrainingError
+from trainer.common.errors import TrainingError, out_of_memory
 from trainer.common.messages import warn
 from trainer.common.metrics import MainFigure, Metrics
 from trainer.common.options import recipe_of
@@ -28,14 +28,14 @@ from trainer.common.position import Position, TakenStep
 from trainer.common.progress import Progress
 from trainer.common.throughput import Throughput
 from trainer.common.trackers import open_trackers
+from trainer.data.pictures.predicted import Files, Row, find_files, tell_rows
 from trainer.pytorch.batch_norms import share_batch_norms
-from trainer.pytorch.find_batch import find_batch, out_of_memory
+from trainer.pytorch.find_batch import find_batch
 from trainer.pytorch.finish import waiter, write_results
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
 from trainer.pytorch.model_file import load_model
 from trainer.pytorch.precision import autocast, make_scaler, take_step
-from trainer.pytorch.predictions import Files, Row, find_files, tell_rows
 from trainer.pytorch.profiling import Profiler
 from trainer.pytorch.program import TorchOptions
 from trainer.pytorch.step_parts import StepParts

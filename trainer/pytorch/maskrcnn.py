@@ -33,6 +33,7 @@ from trainer.common.schedule import Schedule, ScheduleName
 from trainer.common.sharding import shard
 from trainer.data.pictures.coco import CocoPicture, CocoSplit, open_splits, read_split
 from trainer.data.pictures.coco_batches import count_batches, grouped_batches, is_flipped
+from trainer.data.pictures.predicted import Files, Row
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.loader import num_workers
 from trainer.pytorch.loop import Loss, Part, Task, run
@@ -42,7 +43,6 @@ from trainer.pytorch.maskrcnn_model import BackboneName, Design, make_network
 from trainer.pytorch.maskrcnn_picture import predict
 from trainer.pytorch.networks import NO_WEIGHTS
 from trainer.pytorch.precision import make_sgd
-from trainer.pytorch.predictions import Files, Row
 from trainer.pytorch.program import TorchOptions, run_program
 
 # The batch that `--lr` is for, and where the rate falls: after 16 and 22 of 26 epochs.

@@ -23,13 +23,13 @@ from trainer.common.options import MAY_CHANGE, parse_options
 from trainer.common.position import Position
 from trainer.common.schedule import Schedule, ScheduleName
 from trainer.common.sharding import rank_batches, shard
+from trainer.data.pictures.predicted import Files, Row
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.loop import Loss, Part, Task, run
 from trainer.pytorch.model_file import load_model
 from trainer.pytorch.networks import parameter_groups
 from trainer.pytorch.optimizers import OptimizerName, make_optimizer
 from trainer.pytorch.precision import autocast
-from trainer.pytorch.predictions import Files, Row
 from trainer.pytorch.program import TorchOptions, run_program
 from trainer.pytorch.strategy import Ranks
 

@@ -10,7 +10,6 @@ from typing import Annotated, Literal
 
 import torch
 
-from trainer.common.errors import TrainingError
 from trainer.common.options import MAY_CHANGE
 from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.data.pictures.jpeg_crop import open_cropper
@@ -159,15 +158,3 @@ def make_noise(made: MadeSet, device: torch.device, *, batch: int) -> Data:
         num_val=batch,
         classes=[str(number) for number in range(made.num_classes)],
     )
-
-
-def require_full_batch(num_train: int, *, batch_per_rank: int, world_size: int) -> None:
-    """Raises TrainingError where a training set is smaller than a batch of all ranks."""
-    wanted = batch_per_rank * world_size
-    if num_train < wanted:
-        most = num_train // world_size
-        message = (
-            f"--batch-per-rank {batch_per_rank} on {world_size} ranks is a batch of {wanted}, "
-            f"more than the {num_train} training pictures"
-        )
-        raise TrainingError(message, hint=f"--batch-per-rank {most} or less")

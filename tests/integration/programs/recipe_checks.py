@@ -11,14 +11,14 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from trainer.common.errors import TrainingError
+from trainer.common.errors import TrainingError, out_of_memory
 from trainer.common.options import parse_options
 from trainer.common.preemption import Notice
 from trainer.common.program import RanksOf
 from trainer.common.rundir import RunDir
 from trainer.common.world import World
 from trainer.pytorch import classifier
-from trainer.pytorch.find_batch import find_batch, largest_that_fits, out_of_memory
+from trainer.pytorch.find_batch import find_batch, largest_that_fits
 from trainer.pytorch.guard import require_whole_sums
 from trainer.pytorch.labels import LOSSES, mix
 from trainer.pytorch.loop import run

@@ -109,7 +109,7 @@ def test_a_check_of_the_network_tells_of_links_that_no_run_has_used():
     assert slow.rate.middle == pytest.approx(32 * 64 / 0.5, rel=0.15)
     assert fast.rate.low > 0.8 * 32 * 350
     for found in (slow, fast):
-        assert (found.why_wide, found.rate.high / found.rate.low < 1.45) == (None, True)
+        assert (found.why_wide, found.rate.high / found.rate.low < 1.55) == (None, True)
 
 
 def other(number, nodes, rate, **given):
@@ -349,7 +349,7 @@ def test_the_text_names_figures_bands_limit_and_source():
     found = foresee(SPEC, CLOUD, [past()])
     pairs = dict(forecast_pairs(found, SPEC, GPUS))
     assert list(pairs) == ["forecast", "binds", "twice", "known by"]
-    assert pairs["forecast"].startswith("1,000 (945 to 1,058) samples/s, 2 h 5 min (")
+    assert pairs["forecast"].startswith("1,000 (946 to 1,057) samples/s, 2 h 5 min (")
     assert ", 25.00 USD (" in pairs["forecast"]
     assert pairs["forecast"].endswith("), 8.33 GPU-hours")
     more = found.twice_the_nodes
