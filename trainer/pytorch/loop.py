@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from trainer.common.errors import TrainingError
 from trainer.common.messages import warn
@@ -28,6 +27,7 @@ from trainer.common.position import Position, TakenStep
 from trainer.common.progress import Progress
 from trainer.common.throughput import Throughput
 from trainer.common.trackers import open_trackers
+from trainer.pytorch.average import Average
 from trainer.pytorch.batch_norms import share_batch_norms
 from trainer.pytorch.find_batch import find_batch, out_of_memory
 from trainer.pytorch.finish import waiter, write_results
@@ -39,6 +39,7 @@ from trainer.pytorch.predictions import Files, Row, find_files, tell_rows
 from trainer.pytorch.profiling import Profiler
 from trainer.pytorch.program import TorchOptions
 from trainer.pytorch.strategy import Ranks, average_buffers, pick_device
+from trainer.pytorch.transfer import copied_ahead
 
 OptionsT = TypeVar("OptionsT", bound=TorchOptions)
 B = TypeVar("B")
@@ -112,8 +113,11 @@ class Task(ABC, Generic[OptionsT, B]):
     def build(self) -> nn.Module:
         """Make the network, on the CPU; the seed is set, and all ranks begin with equal weights."""
 
+    def begin(self, network: nn.Module) -> None:
+        """Compute what training needs of the network, which is now on its device."""
+
     def select(self, network: nn.Module) -> nn.Module:
-        """Give the part of the network, now on its device, that trains."""
+        """Give the part of a network, or of its moving average, that trains."""
         return network
 
     @abstractmethod
@@ -164,7 +168,10 @@ class Task(ABC, Generic[OptionsT, B]):
 
     @abstractmethod
     def batches(self, position: Position) -> Iterator[Part[B]]:
-        """Yield this rank's part of each global batch that is left of the epoch, or `num_parts`."""
+        """Yield this rank's part of each global batch that is left of the epoch, or `num_parts`.
+
+        Its tensors may lie in memory, pinned: `run` copies them, one part ahead.
+        """
 
     def trial(self) -> Callable[[int], Part[B]] | None:
         """Give what makes a batch of so many samples, where only the largest is to be found."""
@@ -190,8 +197,8 @@ class Task(ABC, Generic[OptionsT, B]):
         message = f"{self.program} does not say how it predicts a file"
         raise TrainingError(message, hint="predict() of the task, or predict= of own.Own")
 
-    def finish(self) -> None:
-        """Write what else the program leaves; on rank 0 only."""
+    def finish(self, network: nn.Module) -> None:
+        """Write what else the program leaves of its trained network; on rank 0 only."""
 
     def summary(self) -> dict[str, object]:
         """Give the figures that the summary has of this program alone."""
@@ -228,7 +235,7 @@ def run(task: Task[OptionsT, B]) -> None:
         option = task.batch_option
         raise out_of_memory(option, getattr(options, option), hint=task.memory_hint) from None
     if ranks.world.is_main:
-        task.finish()
+        task.finish(training.result)
     split = task.main_figure.split
     write_results(
         training.result,
@@ -259,6 +266,7 @@ class Training(Generic[OptionsT, B]):
         options, ranks = task.options, task.ranks
         self._task = task
         self._network = network
+        task.begin(network)
         self._part = task.select(network)
         self._scaler = make_scaler(options.precision, task.device)
         self._wrapped, self._optimizer = ranks.strategy.wrap(
@@ -267,12 +275,12 @@ class Training(Generic[OptionsT, B]):
             num_backwards=task.num_parts,
         )
         self._model = task.wrap(self._wrapped)
-        self._average: AveragedModel | None = None
+        self._average: Average | None = None
         self.result = network
         if task.average_decay is not None:
-            averaging = get_ema_multi_avg_fn(task.average_decay)
-            self._average = AveragedModel(network, multi_avg_fn=averaging, use_buffers=True)
-            self.result = self._part = self._average.module
+            self._average = Average(network, decay=task.average_decay)
+            self.result = self._average.module
+            self._part = task.select(self.result)
         stream = random.Random(f"{options.seed}/{task.stream}/{ranks.world.rank}")
         torch.manual_seed(stream.getrandbits(63))
         both = {"network": network, "average": self._average}
@@ -292,7 +300,6 @@ class Training(Generic[OptionsT, B]):
             ranks.run_dir,
             task.device,
             num_steps=options.profile if ranks.world.is_main else 0,
-            num_warmup_steps=task.num_warmup_steps,
             say=task.say,
         )
 
@@ -300,6 +307,8 @@ class Training(Generic[OptionsT, B]):
         """Train from the last checkpoint to the last step; gives the last evaluation's figures."""
         task, options, ranks = self._task, self._task.options, self._task.ranks
         position = self.keeper.restore(options.epochs)
+        num_left = 0 if options.evaluate_only else max(0, task.num_steps - position.step)
+        self._profiler.plan(num_left)
         trackers = open_trackers(ranks.run_dir.outputs / "tensorboard", ranks.world, warn=warn)
         figures: dict[str, float] = {}
         with (
@@ -360,7 +369,7 @@ class Training(Generic[OptionsT, B]):
         """Take one step per global batch that is left of the epoch; each rank computes its part."""
         task = self._task
         self._model.train()
-        parts = task.batches(position)
+        parts = copied_ahead(task.batches(position), task.device)
         while group := self._next_parts(parts):
             total, num_right = self._take_step(group, task.rate(position))
             self.throughput.step(sum(part.num_samples for part in group))
@@ -407,7 +416,7 @@ class Training(Generic[OptionsT, B]):
             clip=task.options.clip_norm,
         )
         if self._average is not None:
-            self._average.update_parameters(self._network)
+            self._average.update(self._network)
         return _sum(totals), _sum(right) if right else None
 
     def _alone(self) -> contextlib.AbstractContextManager[None]:

@@ -24,6 +24,7 @@ from trainer.common.position import Position
 from trainer.common.schedule import Schedule, ScheduleName
 from trainer.common.sharding import rank_batches, shard
 from trainer.pytorch.guard import Guard
+from trainer.pytorch.loader import num_workers
 from trainer.pytorch.loop import Loss, Part, Task, run
 from trainer.pytorch.model_file import load_model
 from trainer.pytorch.networks import parameter_groups
@@ -32,7 +33,10 @@ from trainer.pytorch.precision import autocast
 from trainer.pytorch.predictions import Files, Row
 from trainer.pytorch.program import TorchOptions, run_program
 from trainer.pytorch.strategy import Ranks
+from trainer.pytorch.transfer import copied_ahead
 
+# Each costs a fork in each epoch.
+MOST_WORKERS = 4
 # What a network takes and is to give, for one batch.
 Pair = tuple[Tensor, Tensor]
 
@@ -75,7 +79,9 @@ class Options(TorchOptions):
     warmup_steps: Annotated[int, "steps in which the learning rate rises"] = 0
     momentum: Annotated[float, "momentum of SGD"] = 0.9
     weight_decay: Annotated[float, "weight decay; none for norms and biases"] = 0.0
-    workers: Annotated[int, "processes that load samples, per rank", MAY_CHANGE] = 0
+    workers: Annotated[
+        int | None, "processes that load samples, per rank (default: a few for a GPU)", MAY_CHANGE
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -183,7 +189,8 @@ class OwnTask(Task[Options, Pair]):
         # smaller last batch lacks count for nothing.
         mine = [shard(batch, self.ranks.world) or batch[:1] for batch in batches]
         totals: dict[str, Tensor] = {}
-        for batch, (pair, samples) in zip(batches, self._load(self.val, mine), strict=True):
+        loaded = copied_ahead(self._load(self.val, mine), self.device)
+        for batch, (pair, samples) in zip(batches, loaded, strict=True):
             is_spare = not shard(batch, self.ranks.world)
             with autocast(self.options.precision, self.device):
                 outputs = part(pair[0])
@@ -224,20 +231,24 @@ class OwnTask(Task[Options, Pair]):
             "val_samples": len(self.val),
         }
 
+    @property
+    def num_workers(self) -> int:
+        """Processes that load: for a GPU, so that it computes meanwhile; none beside a CPU's threads."""
+        if self.options.workers is not None:
+            return self.options.workers
+        if self.device.type == "cpu":
+            return 0
+        return min(MOST_WORKERS, num_workers(self.ranks.world, self.device))
+
     def _load(self, data: Samples, order: Iterable[list[int]]) -> Iterator[tuple[Pair, list[int]]]:
-        """Give the samples of each list as one pair on the device."""
+        """Give the samples of each list as one pair in memory, pinned where the device is a GPU."""
         order = list(order)
         loader: DataLoader[Any] = DataLoader(
             cast("Dataset[Any]", data),
             batch_sampler=order,
-            num_workers=self.options.workers,
+            num_workers=self.num_workers,
             pin_memory=self.device.type == "cuda",
             # Its own draw would move the generator that dropout draws from.
             generator=torch.Generator().manual_seed(self.options.seed),
         )
-        for (inputs, targets), samples in zip(loader, order, strict=True):
-            pair = (
-                inputs.to(self.device, non_blocking=True),
-                targets.to(self.device, non_blocking=True),
-            )
-            yield pair, samples
+        yield from zip(loader, order, strict=True)
