@@ -108,20 +108,34 @@ def test_the_largest_batch_is_bisected(found):
     searched = found["searched"]
     assert searched["held"] == {"1": None, "2": 2, "3": 3, "37": 37, "64": 64, "1000": 100}
     assert searched["tried"] == [2, 4, 8, 16, 32, 64, 48, 40, 36, 38, 37]
-    assert searched["told"] == [
+    assert searched["told"] == (
         "the GPU's memory does not hold a step of 2 samples "
-        "(hint: --precision bf16, or a smaller --image-size)",
-        "the GPU's memory does not hold a step of --batch-per-rank 64 (hint: it)",
-        "the GPU's memory does not hold a step of --batch-size 64 (hint: a smaller --batch-size)",
-    ]
+        "(hint: --precision bf16, or a smaller --image-size)"
+    )
 
 
-def test_a_step_beyond_a_gpus_memory_says_its_batch(found):
-    said = "the GPU's memory does not hold a step of --batch-per-rank 2"
+def test_what_is_beyond_a_gpus_memory_is_said_with_its_batch(found):
+    said = "the GPU's memory does not hold"
+    batch = "--batch-per-rank 2 (hint: --find-batch tells the largest --batch-per-rank that fits)"
     assert found["beyond_memory"] == {
-        "train": f"{said} (hint: --find-batch tells the largest --batch-per-rank that fits)",
+        "train": f"{said} a step of {batch}",
+        "evaluate": f"{said} an evaluation of {batch}",
+        "to": f"{said} the network and what it begins with "
+        "(hint: `nvidia-smi` tells whether another process has memory of this GPU)",
         "search": "the largest --batch-per-rank that fits is 5",
         "on a CPU": "--find-batch tries steps on one GPU (hint: one rank, and --device cuda)",
+    }
+
+
+def test_an_own_sample_that_is_cut_off_is_passed_over_and_a_missing_one_is_not(found):
+    """Once in training and once in evaluation, which name it by its place."""
+    line = "warning: image file is truncated; it is skipped, 1 of at most 5\n"
+    assert found["torn"] == {
+        "0/5": [2, line],
+        "2/5": [2, line],
+        "0/0": "image file is truncated (hint: get the file again, or take it away)",
+        "place": [[3.0] * 4, ""],
+        "missing": "7.png",
     }
 
 

@@ -51,6 +51,16 @@ def test_no_step_of_a_program_waits_but_for_a_scaler_of_an_optimizer_that_is_not
     assert scaled == {"precision.py: _local_scalar_dense": 2}
 
 
+def test_the_next_batch_is_copied_before_one_is_computed_on_which_waits_for_its_own_copy_alone(
+    found,
+):
+    assert found["ahead"] == [
+        *("copied 1", "copied 2", "waits for 1", "computes 1"),
+        *("copied 3", "waits for 2", "computes 2"),
+        *("waits for 3", "computes 3"),
+    ]
+
+
 def test_mask_rcnn_waits_in_torchvision_alone_and_copies_without_a_wait(found):
     detector = found["detector"]
     assert detector["copies"] == {}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Generator
 
 import torch
 
@@ -56,8 +57,11 @@ def find_batch(step: Callable[[int], object], *, least: int) -> int:
     return found
 
 
-def out_of_memory(option: str, number: int, *, hint: str) -> TrainingError:
-    """Give the error for a training whose `option` is too large for the GPU."""
-    flag = f"--{option.replace('_', '-')}"
-    message = f"the GPU's memory does not hold a step of {flag} {number}"
-    return TrainingError(message, hint=hint or f"a smaller {flag}")
+@contextlib.contextmanager
+def memory_told(what: str, *, hint: str = "a smaller batch") -> Generator[None]:
+    """Raise TrainingError, which says what a GPU's memory does not hold, in place of PyTorch's error."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        message = f"the GPU's memory does not hold {what}"
+        raise TrainingError(message, hint=hint) from None

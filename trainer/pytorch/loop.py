@@ -9,7 +9,7 @@ import random
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
@@ -29,7 +29,7 @@ from trainer.common.throughput import Throughput
 from trainer.common.trackers import open_trackers
 from trainer.pytorch.average import Average
 from trainer.pytorch.batch_norms import share_batch_norms
-from trainer.pytorch.find_batch import find_batch, out_of_memory
+from trainer.pytorch.find_batch import find_batch, memory_told
 from trainer.pytorch.finish import waiter, write_results
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
@@ -43,6 +43,7 @@ from trainer.pytorch.transfer import copied_ahead
 
 OptionsT = TypeVar("OptionsT", bound=TorchOptions)
 B = TypeVar("B")
+NETWORK_HINT = "`nvidia-smi` tells whether another process has memory of this GPU"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,9 +80,8 @@ class Task(ABC, Generic[OptionsT, B]):
     main_figure: MainFigure
     # Figures of an evaluation that the line of an epoch shows; all of them where there are none.
     shown: ClassVar[Sequence[str]] = ()
-    # The option that says how large a step is, and advice where a GPU's memory holds none so large.
+    # The option that says how large a step is.
     batch_option: ClassVar[str] = "batch_size"
-    memory_hint: ClassVar[str] = ""
     # Names the random stream that each rank has of its own while it trains.
     stream: ClassVar[str] = "dropout"
 
@@ -104,6 +104,12 @@ class Task(ABC, Generic[OptionsT, B]):
         """Choose TF32 as cuDNN's convolutions have it, and kernels by trying them."""
         torch.backends.cudnn.benchmark = True
         torch.set_float32_matmul_precision("high")
+
+    def require_one_gpu(self) -> None:
+        """Raise TrainingError where `--find-batch` would try no GPU, or several."""
+        if self.device.type != "cuda" or self.ranks.world.size > 1:
+            message = "--find-batch tries steps on one GPU"
+            raise TrainingError(message, hint="one rank, and --device cuda")
 
     @abstractmethod
     def prepare(self) -> None:
@@ -173,9 +179,10 @@ class Task(ABC, Generic[OptionsT, B]):
         Its tensors may lie in memory, pinned: `run` copies them, one part ahead.
         """
 
-    def trial(self) -> Callable[[int], Part[B]] | None:
-        """Give what makes a batch of so many samples, where only the largest is to be found."""
-        return None
+    def trial(self, number: int) -> Part[B]:
+        """Make a batch of so many samples, on the device, for `--find-batch`."""
+        message = f"{self.program} does not say how it makes a batch of {number} samples"
+        raise TrainingError(message, hint="trial() of the task")
 
     @abstractmethod
     def loss(self, model: nn.Module, part: Part[B]) -> Loss:
@@ -216,6 +223,8 @@ def run(task: Task[OptionsT, B]) -> None:
         folder = ranks.run_dir.output("predictions")
         tell_rows(task.predict(files, folder), files, folder, say=task.say)
         return
+    if options.find_batch:
+        task.require_one_gpu()
     task.prepare()
     torch.manual_seed(options.seed)
     network = task.build()
@@ -223,19 +232,16 @@ def run(task: Task[OptionsT, B]) -> None:
         load_model(network, options.model, classes=task.about().get("classes"))
     if options.sync_batch_norm:
         share_batch_norms(network, ranks.strategy)
-    training = Training(task, network.to(task.device, memory_format=torch.channels_last))
-    trial = task.trial()
-    if trial is not None:
-        training.find_batch(trial)
+    with memory_told("the network and what it begins with", hint=NETWORK_HINT):
+        training = Training(task, network.to(task.device, memory_format=torch.channels_last))
+    if options.find_batch:
+        training.find_batch()
         return
     began_s = time.perf_counter()
-    try:
-        figures = training.run()
-    except torch.OutOfMemoryError:
-        option = task.batch_option
-        raise out_of_memory(option, getattr(options, option), hint=task.memory_hint) from None
+    figures = training.run()
     if ranks.world.is_main:
-        task.finish(training.result)
+        with memory_told("the last predictions"):
+            task.finish(training.result)
     split = task.main_figure.split
     write_results(
         training.result,
@@ -340,24 +346,33 @@ class Training(Generic[OptionsT, B]):
                 is_over = options.evaluate_only or position.step >= task.num_steps
                 if is_over or (position.epoch and not position.batch):
                     average_buffers(self._part, ranks.strategy, ranks.world)
-                    figures = task.evaluate(self._part, guard, position)
+                    with self._memory_of("an evaluation"):
+                        figures = task.evaluate(self._part, guard, position)
                     split = task.main_figure.split
                     progress.on_epoch(position, figures, split=split, shown=task.shown)
                 if is_over:
                     self.num_steps = position.step
                     return figures
-                with self.throughput.training():
+                with self._memory_of("a step"), self.throughput.training():
                     position = self._train_epoch(position, guard)
 
-    def find_batch(self, make: Callable[[int], Part[B]]) -> None:
+    def find_batch(self) -> None:
         """Say the largest batch of which memory holds a step; weights end as they began."""
         task = self._task
         self._model.train()
         found = find_batch(
-            lambda number: self._take_step([make(number)] * task.num_parts, 0.0), least=2
+            lambda number: self._take_step([task.trial(number)] * task.num_parts, 0.0), least=2
         )
         task.say(f"the largest --{task.batch_option.replace('_', '-')} that fits is {found}")
         task.ranks.run_dir.write_summary({"program": task.program, "largest_batch": found})
+
+    def _memory_of(self, what: str) -> contextlib.AbstractContextManager[None]:
+        """Tell the batch where a GPU's memory does not hold what is done inside."""
+        task, option = self._task, self._task.batch_option
+        flag = f"--{option.replace('_', '-')}"
+        number = getattr(task.options, option)
+        hint = f"--find-batch tells the largest {flag} that fits"
+        return memory_told(f"{what} of {flag} {number}", hint=hint)
 
     def _require_weights(self, position: Position) -> None:
         """Raise TrainingError where an evaluation would be of random weights."""

@@ -47,6 +47,7 @@ from trainer.pytorch.networks import NO_WEIGHTS
 from trainer.pytorch.precision import make_sgd
 from trainer.pytorch.predictions import Files, Row
 from trainer.pytorch.program import TorchOptions, run_program
+from trainer.pytorch.transfer import place
 
 # The batch that `--lr` is for, and where the rate falls: after 16 and 22 of 26 epochs.
 LR_BATCH = 16
@@ -297,13 +298,20 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
     def read_whole(self, index: int, *, is_flipped: bool) -> Sample:
         """Read a training picture, or the next one that is not corrupt in its place."""
         number = len(self.training)
-        for place in range(index, index + number):
+        for each in range(index, index + number):
             try:
-                return read_sample(self.training[place % number], is_flipped=is_flipped)
+                return read_sample(self.training[each % number], is_flipped=is_flipped)
             except CorruptPicture as error:
                 self.corrupt.skip(error)
         message = f"none of the {number} training pictures can be decoded"
         raise TrainingError(message, hint="get the data set again")
+
+    def trial(self, number: int) -> Part[Sequence[Sample]]:
+        """Make a batch of the picture with the most objects, which takes the most memory."""
+        index = int(self.training.num_objects.argmax())
+        sample = place(read_sample(self.training[index], is_flipped=False), self.device)
+        samples = [sample.number] * number
+        return Part(batch=[sample] * number, samples=samples, num_samples=number)
 
     def loss(self, model: nn.Module, part: Part[Sequence[Sample]]) -> Loss:
         """Add up the losses of regions, boxes, classes and masks."""

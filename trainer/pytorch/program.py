@@ -45,6 +45,9 @@ class TorchOptions(TrainingOptions):
     profile: Annotated[
         int, "profile so many steps after the warm-up, into the output `profile`", MAY_CHANGE
     ] = 0
+    find_batch: Annotated[
+        bool, "tell the largest batch of a step that a GPU's memory holds; do not train", MAY_CHANGE
+    ] = False
     dist_backend: Annotated[
         Backend | None, "backend by which DDP's ranks communicate", MAY_CHANGE
     ] = None

@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -134,12 +134,18 @@ class Stream:
     def __init__(self, _device: object = None) -> None:
         pass
 
-    def record_event(self) -> object:
-        """Give what stands for the work so far."""
-        return object()
+    said: ClassVar[list[str]] = []
+    num_events = 0
 
-    def wait_event(self, _event: object) -> None:
-        """Wait for nothing."""
+    def record_event(self) -> int:
+        """Give the number of a batch that was copied."""
+        self.num_events += 1
+        self.said.append(f"copied {self.num_events}")
+        return self.num_events
+
+    def wait_event(self, event: int) -> None:
+        """Note which copy is waited for."""
+        self.said.append(f"waits for {event}")
 
 
 def copied(tensor: Tensor, _memo: object) -> Tensor:
@@ -152,7 +158,8 @@ def copied(tensor: Tensor, _memo: object) -> Tensor:
 def pinned_loader(seen: Waits, *given: Any, pin_memory: bool, **named: Any) -> Iterator[Any]:
     """Load as DataLoader, which pins on a thread where there is a GPU."""
     for pair in DataLoader(*given, **named):
-        yield [seen.pin(each) for each in pair] if pin_memory else pair
+        tensors = [seen.pin(each) for each in pair if isinstance(each, Tensor)]
+        yield [*tensors, *pair[len(tensors) :]] if pin_memory else pair
 
 
 @contextlib.contextmanager
@@ -308,11 +315,24 @@ def of_detector(folder: Path) -> dict[str, object]:
     return {"within": within, "copies": copies, "devices": sorted(devices)}
 
 
+def ahead() -> list[str]:
+    """In which order batches are copied and computed on."""
+    with made_up_gpu():
+        Stream.said.clear()
+        for number, batch in enumerate(
+            copied_ahead(({"x": torch.zeros(2)} for _ in range(3)), GPU), 1
+        ):
+            assert batch["x"].device == GPU
+            Stream.said.append(f"computes {number}")
+    return Stream.said
+
+
 def main() -> None:
     """Print all as JSON; what is told here of a wait by hand shows that each kind is seen."""
     with tempfile.TemporaryDirectory() as name:
         os.chdir(name)
         found = {"programs": of_programs(Path(name)), "detector": of_detector(Path(name))}
+    found["ahead"] = ahead()
     with made_up_gpu() as seen:
         there = torch.zeros(3, device=GPU)
         there.sum().item()
