@@ -252,7 +252,10 @@ def torn() -> object:
             task = own.OwnTask(options, ranks, own_)
             task.say = lambda _: None
             try:
-                with contextlib.redirect_stderr(io.StringIO()) as said:
+                with (
+                    contextlib.redirect_stdout(io.StringIO()),
+                    contextlib.redirect_stderr(io.StringIO()) as said,
+                ):
                     run(task)
                 found[f"{workers}/{most}"] = [task.summary()["samples_skipped"], said.getvalue()]
             except TrainingError as error:
