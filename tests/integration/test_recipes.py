@@ -58,6 +58,14 @@ def test_lamb_takes_the_papers_steps(found):
     assert plain == pytest.approx(lamb_by_hand([1.0], [[2.0], [-1.0]], 0.0), rel=1e-5)
 
 
+@pytest.mark.parametrize("name", ["sgd", "adamw"])
+def test_a_step_that_overflows_leaves_the_next_ones_as_if_it_had_not_been(found, name):
+    """Momentum begins with the first step that is taken; weights of 3 and 4 are left."""
+    scaled, plain = (found["scaled"][f"{name}, {kind}"] for kind in ("scaled", "plain"))
+    assert scaled == pytest.approx(plain, rel=1e-6)
+    assert scaled != pytest.approx([3.0, 4.0], rel=1e-3)
+
+
 def test_losses_of_numbers_are_those_of_shares(found):
     assert found["losses"]["ce"][0] == pytest.approx(found["losses"]["ce"][1], rel=1e-6)
     numbers, shares = found["losses"]["bce"]

@@ -25,7 +25,8 @@ from trainer.pytorch.guard import require_whole_sums
 from trainer.pytorch.labels import LOSSES, mix
 from trainer.pytorch.loop import run
 from trainer.pytorch.networks import build_network
-from trainer.pytorch.optimizers import Lamb
+from trainer.pytorch.optimizers import Lamb, make_optimizer
+from trainer.pytorch.precision import take_step
 from trainer.pytorch.rand_augment import CHANGES, rand_augment
 from trainer.pytorch.strategy import make_strategy
 
@@ -42,6 +43,25 @@ def lamb() -> object:
         decaying.grad, plain.grad = (torch.tensor(each) for each in gradients)
         optimizer.step()
     return [decaying.tolist(), plain.tolist()]
+
+
+def scaled() -> object:
+    """Three steps under a scaler, the first of which overflows, and two without it."""
+    found = {}
+    for name in ("sgd", "adamw"):
+        for scaler in (torch.amp.GradScaler("cpu"), None):
+            weights = nn.Parameter(torch.tensor([3.0, 4.0]))
+            optimizer = make_optimizer(
+                name, [{"params": [weights]}], lr=0.1, momentum=0.9, scaler=scaler
+            )
+            for gradients in ((float("inf"), 1.0), (0.5, -1.0), (0.25, 0.5)):
+                if scaler is None and gradients[0] > 1:
+                    continue
+                scale = 1.0 if scaler is None else scaler.scale(torch.ones(())).item()
+                weights.grad = torch.tensor(gradients) * scale
+                take_step(optimizer, strategy=make_strategy("single", World()), scaler=scaler)
+            found[f"{name}, {'scaled' if scaler else 'plain'}"] = weights.tolist()
+    return found
 
 
 def losses() -> object:
@@ -269,7 +289,7 @@ def torn() -> object:
     return found
 
 
-CHECKS = (torn, lamb, losses, mixed, votes, networks, changed, searched, beyond_memory)
+CHECKS = (torn, lamb, scaled, losses, mixed, votes, networks, changed, searched, beyond_memory)
 
 if __name__ == "__main__":
     print(json.dumps({each.__name__: each() for each in CHECKS}))
