@@ -231,8 +231,8 @@ def test_the_cache_of_annotations_holds_what_they_say_and_is_read_once(python, s
     data = shutil.copytree(shapes, tmp_path / "coco")
     found = json.loads(run(python, tmp_path, "-m", CACHE_CHECKS, str(data)))
     assert found == {
-        "num_pictures": 165,
-        "num_same": 165,
+        "num_pictures": 180,
+        "num_same": 180,
         "num_reads": 1,
         "with_objects": True,
         "is_wide": True,
