@@ -43,7 +43,7 @@ def call(words: Sequence[str]) -> Any:
 
     Gives the value that `--json` prints where it is among the words, a list where it prints one a
     line, else the text. Raises LaunchError as the verb does, and where it gave nothing but an
-    exit code; its hint is a note, which a traceback shows.
+    exit code; its hint is a note, which a traceback shows, its `value` what was printed before.
     """
     from jobs.cli import call as call_verb
 
@@ -52,6 +52,7 @@ def call(words: Sequence[str]) -> Any:
         with console.heard_by(told), _outside_of_any_loop():
             code = call_verb(list(words))
     except LaunchError as error:
+        error.value = next(iter(told.values), None)
         if error.hint:
             error.add_note(f"hint: {error.hint}")
         # What is wrong was given here: frames of the command line say nothing of it.

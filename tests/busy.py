@@ -9,6 +9,8 @@ from collections.abc import Callable
 from math import ceil
 
 POLL_S = 0.01
+# So late an answer is none, however busy the machine: for what only tells a hang from a slow one.
+HANG_S = 300.0
 # A test waits for a limit that it gives a job in each run, not only where something is wrong.
 MOST_FOR_A_LIMIT = 4
 WORK = "import argparse, json, subprocess"

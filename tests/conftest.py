@@ -17,7 +17,7 @@ from tests import campaign
 if TYPE_CHECKING:
     from tests.fakes.torch_ranks import Zygote
 
-pytest_plugins = ["tests.judges", "tests.second_proofs", "tests.seeds"]
+pytest_plugins = ["tests.judges", "tests.second_proofs", "tests.seeds", "tests.times"]
 
 TESTS = Path(__file__).parent
 # Begun last, a file of these would leave all other processes idle. Half of them wait most of their

@@ -17,6 +17,8 @@ import pytest
 from tests.skips import find_allowed
 
 VARIABLE = "TRAINYARD_CI"
+# The mark of those that `make faults` runs, as its whole `-m`.
+CAMPAIGNS = "faults"
 DEFINITION = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -48,16 +50,24 @@ def pytest_make_collect_report(
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
-    """Refuse to leave out, in CI, anything but the long campaigns."""
-    left_out = [each for each in items if each.get_closest_marker("faults") is None]
+    """Refuse to leave out, in CI, anything but the long campaigns; of those, nothing where they run."""
+    is_campaign = items[0].config.option.markexpr == CAMPAIGNS
+    left_out = [
+        each for each in items if (each.get_closest_marker(CAMPAIGNS) is not None) == is_campaign
+    ]
     if is_ci() and left_out:
-        text = (
-            f"left out in CI, which runs all but what is marked `faults`: {left_out[0].nodeid}, "
-            f"one of {len(left_out)}"
+        all_of = "what" if is_campaign else "all but what"
+        fail_collection(
+            left_out[0],
+            f"left out in CI, which runs {all_of} is marked `faults`: {left_out[0].nodeid}, "
+            f"one of {len(left_out)}",
         )
-        # As a failed collection: what is raised here by a worker is not shown.
-        failed = pytest.CollectReport(left_out[0].nodeid, "failed", text, result=[])
-        left_out[0].ihook.pytest_collectreport(report=failed)
+
+
+def fail_collection(item: pytest.Item, text: str) -> None:
+    """End the run with these words: what is raised while a worker collects is not shown."""
+    failed = pytest.CollectReport(item.nodeid, "failed", text, result=[])
+    item.ihook.pytest_collectreport(report=failed)
 
 
 @pytest.hookimpl(trylast=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.judges import is_ci
+from tests.judges import fail_collection
 
 TESTS = Path(__file__).parent
 TABLE = TESTS / "second_proofs.toml"
@@ -18,15 +18,29 @@ MARK = "mark.faults"
 
 @dataclass(frozen=True, kw_only=True)
 class Proofs:
-    """Tests of a file, by the beginnings of their names, and the test that proves it before them."""
+    """Tests of a file by the beginnings of their names, and those that prove it before them."""
 
     file: str
-    first: str
-    tests: Sequence[str]
+    first: Sequence[str]
+    # Moved by this table.
+    tests: Sequence[str] = ()
+    # Moved by a mark in their file.
+    marked: Sequence[str] = ()
 
-    def holds(self, file: str, name: str) -> bool:
-        """Whether a test, with its parameters, is one of them."""
-        return file == self.file and any(is_named(name, each) for each in self.tests)
+    def holds(self, test: Test) -> bool:
+        """Whether this row moves a test."""
+        return test.file == self.file and any(is_named(test.name, each) for each in self.tests)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Test:
+    """A collected test: its file, its name with its parameters, whether `make test` leaves it out."""
+
+    __test__ = False
+
+    file: str
+    name: str
+    is_left_out: bool
 
 
 def is_named(name: str, wanted: str) -> bool:
@@ -38,7 +52,12 @@ def read_table() -> tuple[list[Proofs], dict[str, int]]:
     """Read the rows, and how often the mark stands in the source of each file."""
     found = tomllib.loads(TABLE.read_text(encoding="utf-8"))
     rows = [
-        Proofs(file=each["file"], first=each["first"], tests=each["tests"])
+        Proofs(
+            file=each["file"],
+            first=[each["first"]] if isinstance(each["first"], str) else each["first"],
+            tests=each.get("tests", []),
+            marked=each.get("marked", []),
+        )
         for each in found["proofs"]
     ]
     return rows, found["marks"]
@@ -55,41 +74,62 @@ def marks_in_source() -> dict[str, int]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the second proofs; in CI, where all is collected, a row that is wrong ends the run."""
-    rows, _ = read_table()
-    names = [_name(item) for item in items]
-    for item, (file, name) in zip(items, names, strict=True):
-        if any(row.holds(file, name) for row in rows):
+    """Mark the second proofs; where whole files are collected, a row that is wrong ends the run."""
+    rows = _by_file(read_table()[0])
+    tests: list[Test] = []
+    for item in items:
+        test = _test_of(item)
+        if any(row.holds(test) for row in rows.get(test.file, ())):
             item.add_marker(pytest.mark.faults)
-    if is_ci() and not any("::" in each for each in config.args):
-        wrong = list(_wrong_rows(rows, items, names))
+            test = _test_of(item)
+        tests.append(test)
+    if items and not any("::" in each for each in config.args):
+        wrong = list(wrong_rows([row for each in rows.values() for row in each], tests))
         if wrong:
-            message = "tests/second_proofs.toml: " + "; ".join(wrong)
-            raise pytest.UsageError(message)
+            fail_collection(items[0], "tests/second_proofs.toml: " + "; ".join(wrong))
 
 
-def _wrong_rows(
-    rows: Sequence[Proofs], items: Sequence[pytest.Item], names: Sequence[tuple[str, str]]
-) -> Iterable[str]:
-    files = {file for file, _ in names}
-    left = {
-        (file, name)
-        for item, (file, name) in zip(items, names, strict=True)
-        if item.get_closest_marker("faults") is None
-    }
+def wrong_rows(rows: Sequence[Proofs], tests: Sequence[Test]) -> Iterable[str]:
+    """Name rows whose tests or first proofs are not there, and tests left out without a row.
+
+    Files that were not collected are not judged.
+    """
+    by_file: dict[str, list[Test]] = {}
+    for test in tests:
+        by_file.setdefault(test.file, []).append(test)
     for row in rows:
-        for wanted in row.tests if row.file in files else ():
-            if not any(file == row.file and is_named(name, wanted) for file, name in names):
-                yield f"no test {row.file}::{wanted}"
-        file, _, path = row.first.partition("::")
-        wanted = path.rpartition("::")[2]
-        if file in files and not any(
-            each == file and is_named(name, wanted) for each, name in left
+        there = by_file.get(row.file)
+        for wanted in (*row.tests, *row.marked) if there else ():
+            found = [each for each in there or () if is_named(each.name, wanted)]
+            if not any(each.is_left_out for each in found):
+                yield f"no test {row.file}::{wanted} that `make test` leaves out"
+        for first in row.first:
+            file, _, path = first.partition("::")
+            wanted = path.rpartition("::")[2]
+            if file in by_file and not any(
+                is_named(each.name, wanted) and not each.is_left_out for each in by_file[file]
+            ):
+                yield f"{first} is no test that `make test` runs"
+    named = _by_file(rows)
+    for test in tests:
+        of_file = [*named.get(test.file, ())]
+        if test.is_left_out and not any(
+            is_named(test.name, each) for row in of_file for each in (*row.tests, *row.marked)
         ):
-            yield f"{row.first} is no test that `make test` runs"
+            yield f"no row names the first proof of {test.file}::{test.name}"
 
 
-def _name(item: pytest.Item) -> tuple[str, str]:
-    return item.path.relative_to(TESTS).as_posix() if item.path.is_relative_to(
-        TESTS
-    ) else "", item.name
+def _by_file(rows: Iterable[Proofs]) -> Mapping[str, Sequence[Proofs]]:
+    found: dict[str, list[Proofs]] = {}
+    for row in rows:
+        found.setdefault(row.file, []).append(row)
+    return found
+
+
+def _test_of(item: pytest.Item) -> Test:
+    is_ours = item.path.is_relative_to(TESTS)
+    return Test(
+        file=item.path.relative_to(TESTS).as_posix() if is_ours else "",
+        name=item.name,
+        is_left_out=is_ours and item.get_closest_marker("faults") is not None,
+    )

@@ -18,10 +18,19 @@ class Skip:
     proves: str
 
 
-# A kernel's words, whatever else a program says: one that fails by our fault is no reason to skip.
-FORBIDDEN = (
-    r"(?i:not permitted|permission denied|not supported|not implemented|invalid argument"
-    r"|no such device|read-only file system|unknown filesystem).*"
+# The line of the program that met the kernel, and in it the kernel's words, at its end: a failure by
+# our fault is no reason to skip, whatever was refused before it. util-linux points to dmesg behind it.
+REFUSED = (
+    r"(?i:(?:operation )?not permitted|permission denied|(?:operation )?not supported"
+    r"|function not implemented|no such device|read-only file system|unknown filesystem type .*)"
+)
+ENDS = r"\.?(?:\n *dmesg\(1\) [^\n]*)?"
+KERNEL = (
+    rf"no network namespaces here: (?:unshare: [^\n]*|RTNETLINK answers): {REFUSED}",
+    rf"no tmpfs can be mounted here: mount: [^\n]*: {REFUSED}{ENDS}",
+    rf"buildah cannot keep images here: (?:[^\n]*\n)*Error: [^\n]*(?:mount|overlay|userns|chown)[^\n]*: {REFUSED}{ENDS}",
+    rf"podman runs no container here: (?:[^\n]*\n)*(?:Error: )?[^\n]*(?:crun|runc|conmon|mount|overlay|unshare|cgroup)"
+    rf"[^\n]*: {REFUSED}(?:: OCI [a-z ]+)?{ENDS}",
 )
 ALLOWED = (
     Skip(
@@ -56,9 +65,9 @@ ALLOWED = (
         proves="that ranks of this image run; on Python 3.11 all images are tried",
     ),
     Skip(
-        reason=r"strace may not trace here|no memory control group to be had here: .*"
-        r"|(no network namespaces|no tmpfs can be mounted|buildah cannot keep images"
-        r"|podman runs no container) here: .*" + FORBIDDEN,
+        reason="|".join(
+            (r"strace may not trace here|no memory control group to be had here: .*", *KERNEL)
+        ),
         why="the kernel, or the sandbox the tests run in, forbids it to root too",
         proves="that nodes of their own, real containers, full disks and traced calls do as their "
         "stand-ins",

@@ -2,10 +2,36 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from tests import busy
 from tests.busy import MOST_FOR_A_LIMIT, Bound, how_busy, limit_s, wait_until
+
+TESTS = Path(__file__).parent
+# A bound made by hand, or a client that gives up before a busy machine has answered.
+OWN_BOUNDS = re.compile(
+    r"monotonic\(\) \+|(?:communicate|Connection|create_connection)\([^)\n]*timeout=\d{1,2}(?:\.\d+)?\)"
+)
+# What stands in for Azure ends jobs by their own limits; what `make policy` starts is no test.
+NO_TESTS = {"environments/analyzer.py", "fakes/azureml/nodes.py", "fakes/azureml/runner.py"}
+
+
+def test_no_test_has_a_bound_in_time_of_its_own():
+    own = ["until_s = time.monotonic() + 60", "HTTPConnection(host, timeout=10)"]
+    none = ["monotonic() - began_s", "communicate(timeout=HANG_S)", "communicate(timeout=240)"]
+    assert [bool(OWN_BOUNDS.search(each)) for each in own + none] == [True] * 2 + [False] * 3
+    places = {
+        f"{name}:{number}"
+        for path in TESTS.rglob("*.py")
+        if (name := path.relative_to(TESTS).as_posix()) not in NO_TESTS
+        and not name.startswith(("bench/", "gpu/", "test_busy.py"))
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if OWN_BOUNDS.search(line)
+    }
+    assert places == set(), "take a Bound, wait_until or HANG_S of tests/busy.py"
 
 
 @pytest.fixture

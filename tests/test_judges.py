@@ -110,6 +110,34 @@ def test_all_but_the_long_campaigns_passes_in_ci(tmp_path):
     assert (done.returncode, counts(done)) == (0, "1 passed, 1 deselected")
 
 
+CAMPAIGNS = """
+import pytest
+
+def test_short(): pass
+
+@pytest.mark.faults
+def test_long(): pass
+
+@pytest.mark.faults
+def test_without_its_tool():
+    pytest.skip("azcopy cannot be installed: the index is out of reach")
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "ended", "said"),
+    [
+        ((), "1 failed, 1 passed, 1 deselected", "test_without_its_tool was skipped in CI: azcopy"),
+        (("-kshort or long",), "2 deselected, 1 error", "left out in CI, which runs what is mar"),
+    ],
+    ids=["an unlisted skip", "one left out"],
+)
+def test_campaigns_are_judged_as_all_else(tmp_path, options, ended, said):
+    done = run(tmp_path, {"test_it.py": CAMPAIGNS}, "-m", "faults", *options)
+    assert (done.returncode != 0, counts(done)) == (True, ended)
+    assert said in done.stdout
+
+
 HIDDEN = """
 def test_it(): pass
 test_it.__test__ = False
@@ -164,6 +192,29 @@ def test_each_row_says_why() -> None:
         ("podman's containers are tried as root only: a storage of its own needs it", True),
         ("podman is not installed (apt-get install podman)", False),
         ("podman runs no container here: Error: unknown flag: --networks", False),
+        ("podman runs no container here: Error: --pid=x: invalid argument", False),
+        (
+            "podman runs no container here: Error: crun: mount `proc`: Permission denied: OCI permission denied",
+            True,
+        ),
+        (
+            "podman runs no container here: warning: mount x: Operation not permitted\nError: crun: no such file `python3`",
+            False,
+        ),
+        ("podman runs no container here: Error: option --ipc=own is not supported", False),
+        ("buildah cannot keep images here: Error: mount overlay:/x: operation not permitted", True),
+        (
+            "buildah cannot keep images here: Error: storage.conf: key `graphrot` is not supported",
+            False,
+        ),
+        (
+            "no tmpfs can be mounted here: mount: /x: permission denied.\n       dmesg(1) may have more information",
+            True,
+        ),
+        (
+            "no tmpfs can be mounted here: mount: /x: mount point does not exist, not permitted or so",
+            False,
+        ),
         ("checkov cannot be installed: the index is out of reach; needs root", False),
         ("a judge that nobody fetched needs root", False),
     ],

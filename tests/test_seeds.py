@@ -3,11 +3,49 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 
 from tests import seeds
 from tests.suites import counts, run_suite
+
+TESTS = Path(__file__).parent
+OWN_GENERATOR = re.compile(
+    r"\bRandom\(|default_rng\(|\brandom\.(?:seed|uniform|choice|randint|random)\("
+)
+# Programs that other Pythons run without pytest, two of them within tests, and what is published.
+NO_TESTS = (
+    "bench/",
+    "faults/test_stream_kills.py",
+    "fuzz/jpeg_crop.py",
+    "gpu/",
+    "integration/programs/",
+    "integration/test_stock_keras.py",
+    "seeds.py",
+    "test_seeds.py",
+)
+
+
+def test_no_test_has_a_generator_that_the_variable_does_not_reach():
+    own = [
+        "random.Random(3)",
+        "x = Random(seed)",
+        "np.random.default_rng(4)",
+        "random.uniform(0, 1)",
+    ]
+    none = ["seeds.dice(7).random()", "drawn.choice(x)", "random.Random, number: int"]
+    found = [bool(OWN_GENERATOR.search(each)) for each in own + none]
+    assert found == [True] * len(own) + [False] * len(none)
+    places = {
+        f"{name}:{number}"
+        for path in TESTS.rglob("*.py")
+        if not (name := path.relative_to(TESTS).as_posix()).startswith(NO_TESTS)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if OWN_GENERATOR.search(line)
+    }
+    assert places == set(), "take dice() of tests/seeds.py"
+
 
 RANDOM = """
 import pytest

@@ -124,6 +124,7 @@ def show_report(project: Project, run: str) -> None:
 def next_commands(run: str, job: Sequence[str]) -> list[tuple[str, str]]:
     """List what to do with a trained model and an environment that is up."""
     return [
+        ("its curves, logs and pictures in the browser", ".venv/bin/launch ui"),
         ("let this shell find launch and pulumi", ". .venv/bin/activate"),
         ("every run", "launch ls"),
         ("the logs of every rank", f"launch logs {run}"),

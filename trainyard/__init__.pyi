@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
 
 from jobs.contracts.errors import EnvironmentFailure as EnvironmentFailure
 from jobs.contracts.errors import LaunchError as LaunchError
@@ -11,6 +11,479 @@ from jobs.contracts.errors import Refused as Refused
 from trainyard.one_run import Run as Run
 
 Text = str | int | float | Path
+
+class _RunStatus(TypedDict):
+    """A run as `launch ls` and `launch show` give it; times are ISO 8601 in UTC."""
+
+    id: str
+    name: str
+    state: Literal['queued', 'preparing', 'running', 'completed', 'failed', 'cancelled', 'preempted', 'lost']
+    reason: str | None
+    exit_code: int | None
+    stack: str
+    cluster: str
+    nodes: int
+    world_size: int
+    created: str
+    started: str | None
+    ended: str | None
+    run_dir: str
+    experiment: str
+    tags: dict[str, str]
+
+class _Difference(TypedDict):
+    """One thing that is not the same; None where a run does not have it."""
+
+    key: str
+    a: str | None
+    b: str | None
+
+class _Uncommitted(TypedDict):
+    """The files of each run's code that were changed and not committed."""
+
+    a: list[str]
+    b: list[str]
+
+class _FigurePair(TypedDict):
+    """A final figure of both runs."""
+
+    name: str
+    a: float | None
+    b: float | None
+
+class _RunDiff(TypedDict):
+    """The whole comparison, as `--json` prints it."""
+
+    a: _RunStatus
+    b: _RunStatus
+    differences: list[_Difference]
+    code_diff: str
+    uncommitted: _Uncommitted
+    metrics: list[_FigurePair]
+
+class _Check(TypedDict):
+    """A checked part, the finding, and the exact command that corrects it."""
+
+    part: str
+    health: Literal['ok', 'note', 'missing']
+    found: str
+    mend: str | None
+
+class _Stack(TypedDict):
+    stack: str
+    up: bool | None
+
+class _Workspace(TypedDict):
+    """A place that runs are kept in: an Azure ML workspace, or a folder (endpoint file://...)."""
+
+    name: str
+    id: str
+    endpoint: str
+
+class _Containers(TypedDict):
+    """Names of the two blob containers."""
+
+    data: str
+    runs: str
+
+class _Storage(TypedDict):
+    """The blob store. `folder` is local only: where Azurite keeps its data and key file."""
+
+    account: str
+    blob_endpoint: str
+    containers: _Containers
+    folder: str | None
+    datastores: dict[str, str]
+
+class _Registry(TypedDict):
+    """The container registry; none on the local stack."""
+
+    login_server: str
+
+class _KeyVault(TypedDict):
+    """The vault that named secrets live in; none on the local stack."""
+
+    uri: str
+
+class _Cluster(TypedDict):
+    """A cluster; `compute` is its physical name, the key in `clusters` the stable one."""
+
+    compute: str
+    size: str
+    gpus_per_node: int
+    cpus_per_node: int
+    processes_per_node: int
+    rdma: bool
+    priority: Literal['dedicated', 'low_priority']
+    min_nodes: int
+    max_nodes: int
+    idle_s: int
+    price_per_node_hour: float | None
+    currency: str | None
+    family: str | None
+    price_as_of: str | None
+    secrets: list[str] | None
+
+class _Environment(TypedDict):
+    """Facts of a stack that `jobs` uses. Never holds a key, SAS or connection string."""
+
+    schema: Literal[1]
+    stack: str
+    engine: Literal['local', 'azureml', 'azureml_v1']
+    location: str
+    subscription_id: str | None
+    resource_group: str | None
+    workspace: _Workspace
+    storage: _Storage
+    registry: _Registry | None
+    key_vault: _KeyVault | None
+    clusters: dict[str, _Cluster]
+    images: dict[str, str]
+    network: Literal['public', 'private'] | None
+
+class _Outlook(TypedDict):
+    """Progress of a run with what is left of it; None for what nobody can tell yet."""
+
+    done: float
+    total: float | None
+    unit: Literal['step', 'epoch', 'sample']
+    share: float | None
+    left_s: float | None
+    samples_per_s: float | None
+    updated_s: float
+    silent_s: float | None
+
+class _Spent(TypedDict):
+    """The cost of a run so far, of all attempts on all nodes; `at_end` where the time left is known."""
+
+    amount: float
+    currency: str | None
+    num_nodes: int
+    ran_s: float
+    price_per_node_hour: float
+    price_as_of: str | None
+    at_end: float | None
+
+class _ListedRun(TypedDict):
+    id: str
+    name: str
+    state: Literal['queued', 'preparing', 'running', 'completed', 'failed', 'cancelled', 'preempted', 'lost']
+    reason: str | None
+    exit_code: int | None
+    stack: str
+    cluster: str
+    nodes: int
+    world_size: int
+    created: str
+    started: str | None
+    ended: str | None
+    run_dir: str
+    experiment: str
+    tags: dict[str, str]
+    progress: _Outlook | None
+    cost: _Spent | None
+
+class _DatasetVersion(TypedDict):
+    """An immutable version of a dataset; `prefix` is set where it was registered in its place."""
+
+    name: str
+    version: int
+    digest: str
+    files: int
+    bytes: int
+    prefix: NotRequired[str | None]
+
+class _InputSource(TypedDict):
+    """The folder or file that an input is pushed from, and how much of it the store lacks yet."""
+
+    path: str
+    missing_files: NotRequired[int]
+    missing_bytes: NotRequired[int]
+
+class _InputSpec(TypedDict):
+    """A job's input with its dataset version pinned; `file` is the one that it stands for."""
+
+    dataset: _DatasetVersion
+    mode: Literal['mount', 'download', 'stream']
+    file: NotRequired[str | None]
+    source: NotRequired[_InputSource | None]
+
+class _Limits(TypedDict):
+    """The job's limits in seconds; `cost` is what `wall_clock_s` comes from where that is less."""
+
+    wall_clock_s: float | None
+    hang_s: float | None
+    cost: float | None
+
+class _JobRetry(TypedDict):
+    """Number of restarts of a run, and the failures that lead to one."""
+
+    max: int
+    on: list[Literal['preemption', 'node_failure']]
+
+class _ResumePoint(TypedDict):
+    """The run whose checkpoints a job begins with, and the step of the newest of them."""
+
+    run: str
+    step: int
+
+class _JobSpec(TypedDict):
+    """A job with everything decided: what `Engine.plan` takes. Holds no secret's value."""
+
+    name: str
+    stack: str
+    image: str
+    launcher: Literal['horovod', 'torch', 'tensorflow', 'mpi', 'none']
+    command: list[str]
+    code: str | None
+    code_only: list[str]
+    cluster: str
+    compute: str
+    nodes: int
+    processes_per_node: int
+    parameter_servers: int
+    inputs: dict[str, _InputSpec]
+    outputs: list[str]
+    setup: list[str]
+    env: dict[str, str]
+    secrets: dict[str, str]
+    limits: _Limits
+    retry: _JobRetry
+    shm_size: str | None
+    priority: Literal['low', 'normal', 'high']
+    experiment: str | None
+    tags: dict[str, str]
+    chief: bool
+    resume: _ResumePoint | None
+    requirements: NotRequired[str]
+    identity: NotRequired[Literal['user']]
+
+class _Band(TypedDict):
+    """Hold a figure, and the range that is meant to hold it in 9 of 10 cases."""
+
+    middle: float
+    low: float
+    high: float
+
+class _Forecast(TypedDict):
+    """Tell how fast a job runs on a layout, how long and at what cost."""
+
+    cluster: str
+    nodes: int
+    processes_per_node: int
+    rate: _Band
+    time_s: _Band | None
+    cost: _Band | None
+    node_hours: _Band | None
+    gpu_hours: _Band | None
+    binds: Literal['compute', 'exchange inside a node', 'exchange between nodes', 'synchronisation', 'loader', 'line of a node', 'store', 'start-up', 'download of the data', 'checkpoints', 'evaluation']
+    restarts: float
+    why_wide: str | None
+    source: str | None
+
+class _Takeover(TypedDict):
+    """Tell from how many nodes on another limit binds."""
+
+    nodes: int
+    limit: Literal['compute', 'exchange inside a node', 'exchange between nodes', 'synchronisation', 'loader', 'line of a node', 'store', 'start-up', 'download of the data', 'checkpoints', 'evaluation']
+
+class _Twice(TypedDict):
+    """Compare a layout with one of twice the nodes: so many times as fast, and as dear."""
+
+    faster: float
+    dearer: float
+
+class _Foreseen(TypedDict):
+    """Hold what is known of a job before it starts; without a forecast `unknown` says why."""
+
+    forecast: _Forecast | None
+    unit: Literal['step', 'epoch', 'sample']
+    prepare_s: float
+    is_measured: bool
+    next_limit: _Takeover | None
+    twice_the_nodes: _Twice | None
+    runs: list[str]
+    num_runs: int
+    unknown: str | None
+
+class _ForeseenPlan(TypedDict):
+    """A plan as `launch plan --json` prints it."""
+
+    engine: str
+    spec: _JobSpec
+    request: Any
+    notes: list[str]
+    folder: str | None
+    foreseen: _Foreseen
+
+class _Figure(TypedDict):
+    """A metric's last and best value, with the epochs (or steps) at which they were found."""
+
+    split: str
+    name: str
+    goal: Literal['max', 'min'] | None
+    axis: Literal['epoch', 'step']
+    last: float
+    last_at: float
+    best: float | None
+    best_at: float | None
+
+class _Figures(TypedDict):
+    """The final figures; None where the run does not tell. A rate is that of all ranks."""
+
+    epochs: float | None
+    test_accuracy: float | None
+    test_loss: float | None
+    images_per_s: float | None
+    main: _Figure | None
+
+class _RankError(TypedDict):
+    """`error.json`: the rank that failed first, why, and its traceback where it left one."""
+
+    rank: int | None
+    host: str
+    cause: str
+    message: str
+    traceback: str | None
+    exit_code: int | None
+
+class _ReportedRun(TypedDict):
+    id: str
+    name: str
+    state: Literal['queued', 'preparing', 'running', 'completed', 'failed', 'cancelled', 'preempted', 'lost']
+    reason: str | None
+    exit_code: int | None
+    stack: str
+    cluster: str
+    nodes: int
+    world_size: int
+    created: str
+    started: str | None
+    ended: str | None
+    run_dir: str
+    experiment: str
+    tags: dict[str, str]
+    time_s: float | None
+    figures: _Figures
+    metrics: list[_Figure]
+    differs: dict[str, str] | None
+    summary: dict[str, Any]
+    error: _RankError | None
+    forecast: dict[str, Any] | None
+
+class _Report(TypedDict):
+    picture: str | None
+    runs: list[_ReportedRun]
+
+class _RankReport(TypedDict):
+    """`ranks/NNNNN.json`: the record that rank/main.py keeps of its rank. Times are of the monotonic clock."""
+
+    rank: int
+    node: int
+    host: str
+    pid: int
+    child: int
+    stage: str | None
+    setup: str | None
+    exit_code: int | None
+    signal: int | None
+    exited_s: float | None
+    ended_s: float | None
+    stopped_s: float | None
+    output_closed_s: float | None
+    out_of_memory: bool
+    traceback: str | None
+    traceback_s: float | None
+    last_lines: str
+    log_error: str | None
+    hang_seconds: float | None
+    silent_seconds: float
+    was_stopped: bool
+
+class _Plan(TypedDict):
+    """Request of an engine as data: `launch plan` prints it, `submit` takes it."""
+
+    engine: str
+    spec: _JobSpec
+    request: Any
+    notes: list[str]
+    folder: str | None
+
+class _GitState(TypedDict):
+    """The commit that the code came from, and the diff that was not committed."""
+
+    commit: str
+    dirty_diff: str | None
+
+class _RunRecord(TypedDict):
+    """`run.json`: what was asked for and with what; written once, before anything starts."""
+
+    schema: Literal[1]
+    id: str
+    created: str
+    plan: _Plan
+    git: _GitState | None
+    image_digest: str | None
+    environment_digest: str
+
+class _RunEvent(TypedDict):
+    """A line of `events.jsonl`: the state that the run entered at `ts`."""
+
+    ts: str
+    state: Literal['queued', 'preparing', 'running', 'completed', 'failed', 'cancelled', 'preempted', 'lost']
+    reason: str | None
+    exit_code: int | None
+    attempt: str | None
+
+class _AttemptBrief(TypedDict):
+    """One start of the run's gang; `ended` and `reason` are None while it runs."""
+
+    name: str
+    started: str
+    ended: str | None
+    state: Literal['queued', 'preparing', 'running', 'completed', 'failed', 'cancelled', 'preempted', 'lost']
+    reason: str | None
+
+class _Checkpoint(TypedDict):
+    """A whole checkpoint; `saved` is ISO 8601 in UTC."""
+
+    name: str
+    step: int
+    saved: str | None
+    bytes: int
+
+class _Checkpoints(TypedDict):
+    count: int
+    newest: _Checkpoint | None
+    all: list[_Checkpoint]
+
+class _ShownRun(TypedDict):
+    id: str
+    name: str
+    state: Literal['queued', 'preparing', 'running', 'completed', 'failed', 'cancelled', 'preempted', 'lost']
+    reason: str | None
+    exit_code: int | None
+    stack: str
+    cluster: str
+    nodes: int
+    world_size: int
+    created: str
+    started: str | None
+    ended: str | None
+    run_dir: str
+    experiment: str
+    tags: dict[str, str]
+    error: _RankError | None
+    ranks: list[_RankReport]
+    metrics: list[dict[str, Any]]
+    record: _RunRecord
+    events: list[_RunEvent]
+    attempts: list[_AttemptBrief]
+    checkpoints: _Checkpoints
+    resumed_from: _ResumePoint | None
+    places: dict[str, str]
+    progress: _Outlook | None
+    cost: _Spent | None
 
 def bench(
     job: Text,
@@ -220,19 +693,19 @@ def diff(
     *,
     stack: Text | None = ...,
     env: Text | None = ...,
-) -> Any:
+) -> _RunDiff:
     """Show how two runs differ."""
 
 def doctor(
     *,
     stack: Text | None = ...,
     env: Text | None = ...,
-) -> Any:
+) -> list[_Check]:
     """Check this machine and name what is missing."""
 
 class env:
     @staticmethod
-    def ls() -> Any:
+    def ls() -> list[_Stack]:
         """List the stacks that have settings, and which of them are up on this machine."""
 
     @staticmethod
@@ -241,7 +714,7 @@ class env:
         stack: Text | None = ...,
         env: Text | None = ...,
         refresh: bool = ...,
-    ) -> Any:
+    ) -> _Environment:
         """Show an environment: store, workspace, clusters, images."""
 
     @staticmethod
@@ -430,7 +903,7 @@ def ls(
     all: bool = ...,
     stack: Text | None = ...,
     env: Text | None = ...,
-) -> Any:
+) -> list[_ListedRun]:
     """List runs, newest first."""
 
 class model:
@@ -496,7 +969,7 @@ def plan(
     budget: Text | None = ...,
     stack: Text | None = ...,
     env: Text | None = ...,
-) -> Any:
+) -> _ForeseenPlan:
     """Show what `launch run` would start."""
 
 def predict(
@@ -522,10 +995,11 @@ def report(
     runs: Text | Iterable[Text] | None = ...,
     *,
     output: Text | None = ...,
+    no_picture: bool = ...,
     html: Text | None = ...,
     stack: Text | None = ...,
     env: Text | None = ...,
-) -> Any:
+) -> _Report:
     """Show the final figures of runs and draw their curves."""
 
 def rerun(
@@ -583,7 +1057,7 @@ def show(
     *,
     stack: Text | None = ...,
     env: Text | None = ...,
-) -> Any:
+) -> _ShownRun:
     """Show a run's state, attempts, ranks and figures."""
 
 def stacks(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from jobs.commands import job_options, options
 from jobs.commands.usage import make_app
-from jobs.host import console
 
 
 def plan(
@@ -28,19 +27,8 @@ def plan(
     `launch run` would refuse the job is a warning here, and a note in the JSON. Runs before of the same
     job tell how long this one takes and what it costs; with --deadline or --budget they choose its size.
     """
-    import msgspec
-
-    from jobs.commands.planning import Asked, plan_asked
-    from jobs.launching.forecast_text import forecast_pairs
-    from jobs.launching.foresee import ForeseenPlan, foresee
-    from jobs.launching.known_runs import past_runs
-    from jobs.launching.plan import (
-        listing_text,
-        measure_code,
-        missing_notes,
-        plan_text,
-        secret_folders,
-    )
+    from jobs.commands.planning import Asked, plan_asked, show_plan
+    from jobs.launching.plan import secret_folders
 
     found = plan_asked(
         Asked(
@@ -54,27 +42,7 @@ def plan(
             env=env,
         )
     )
-    planned, engine = found.plan, found.engine
-    environment = engine.environment
-    missing = missing_notes(planned.spec, engine, secret_folders(found.folder))
-    foreseen = foresee(planned.spec, environment, past_runs(engine))
-    listing = engine.code_listing(planned)
-    code = measure_code(planned, engine)
-    if json:
-        sent = listing or code
-        more = ({"code": sent} if sent else {}) | dict(engine.told_to_nodes(planned))
-        request = msgspec.json.decode(planned.request, type=dict[str, msgspec.Raw]) | more
-        told = msgspec.Raw(msgspec.json.encode(request))
-        notes = (*planned.notes, *missing)
-        shown = msgspec.structs.replace(planned, request=told, notes=notes)
-        console.out_json(ForeseenPlan(**msgspec.structs.asdict(shown), foreseen=foreseen))
-        return
-    forecast = forecast_pairs(foreseen, planned.spec, environment.clusters[planned.spec.cluster])
-    console.out(plan_text(planned, environment, code, forecast))
-    if listing is not None:
-        console.out(listing_text(listing))
-    for note in missing:
-        console.warn(note)
+    show_plan(found.plan, found.engine, secret_folders(found.folder), is_json=json)
 
 
 app = make_app({"plan": plan})

@@ -71,6 +71,37 @@ def plan_asked(asked: Asked) -> Planned:
     return Planned(plan=plan, engine=engine, folder=loaded.folder, values=asked.values)
 
 
+def show_plan(plan: Plan, engine: Engine, folders: Sequence[Path], *, is_json: bool) -> None:
+    """Print what would be started: code, forecast, and what is missing (`folders`: where secrets lie)."""
+    import msgspec
+
+    from jobs.launching.forecast_text import forecast_pairs
+    from jobs.launching.foresee import ForeseenPlan, foresee
+    from jobs.launching.known_runs import past_runs
+    from jobs.launching.plan import listing_text, measure_code, missing_notes, plan_text
+
+    environment = engine.environment
+    missing = missing_notes(plan.spec, engine, folders)
+    foreseen = foresee(plan.spec, environment, past_runs(engine))
+    listing = engine.code_listing(plan)
+    code = measure_code(plan, engine)
+    if is_json:
+        sent = listing or code
+        more = ({"code": sent} if sent else {}) | dict(engine.told_to_nodes(plan))
+        request = msgspec.json.decode(plan.request, type=dict[str, msgspec.Raw]) | more
+        told = msgspec.Raw(msgspec.json.encode(request))
+        notes = (*plan.notes, *missing)
+        shown = msgspec.structs.replace(plan, request=told, notes=notes)
+        console.out_json(ForeseenPlan(**msgspec.structs.asdict(shown), foreseen=foreseen))
+        return
+    forecast = forecast_pairs(foreseen, plan.spec, environment.clusters[plan.spec.cluster])
+    console.out(plan_text(plan, environment, code, forecast))
+    if listing is not None:
+        console.out(listing_text(listing))
+    for note in missing:
+        console.warn(note)
+
+
 def _load(asked: Asked) -> LoadedJob:
     from jobs.jobfile.read import load_job
 

@@ -40,6 +40,7 @@ def report(
             help="Picture to write, .png or .svg (default: report.png in the first run's folder).",
         ),
     ] = None,
+    no_picture: Annotated[bool, typer.Option("--no-picture", help="Draw no curves.")] = False,
     html: Annotated[
         Path | None,
         typer.Option(
@@ -73,7 +74,7 @@ def report(
     handles = list(found.values())
     reports = _read_each(store, handles)
     picture = None
-    if any(each.curves for each in reports):
+    if not no_picture and any(each.curves for each in reports):
         name = "report.png" if len(reports) == 1 else "comparison.png"
         picture = output or Path(reports[0].status.run_dir, name)
         draw_report(reports, picture)

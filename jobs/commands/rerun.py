@@ -26,6 +26,9 @@ def rerun(
     detach: job_options.Detach = False,
     no_fetch: job_options.NoFetch = False,
     yes: job_options.AskNothing = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the plan and start nothing.")
+    ] = False,
     json: options.Json = False,
     stack: options.Stack,
     env: options.EnvFile = None,
@@ -38,6 +41,7 @@ def rerun(
     """
     from msgspec import structs
 
+    from jobs.commands.planning import show_plan
     from jobs.jobfile.read import decode_job, locate_inputs, override, require_known_arguments
     from jobs.launching.plan import plan_on, secret_folders
     from jobs.launching.rerun import (
@@ -73,6 +77,9 @@ def rerun(
     # A record of Azure may have been written by anybody of the stack: no path of it is read.
     own = planned.folder if store.has_own_records else None
     folders = secret_folders(Path(own or ""))
+    if dry_run:
+        show_plan(planned, engine, folders, is_json=json)
+        return 0
     secrets = find_secrets(planned.spec, environment, folders)
     words = options.stack_words(stack, env)
     wish = Wish(

@@ -45,7 +45,8 @@ def show(
     if json:
         told = show_text.as_json(status, record, error, ranks, figures)
         resumed = record.plan.spec.resume
-        found = {"count": len(checkpoints), "newest": next(iter(checkpoints), None)}
+        newest = next(iter(checkpoints), None)
+        found = {"count": len(checkpoints), "newest": newest, "all": checkpoints}
         more = {
             "attempts": attempts,
             "checkpoints": found,

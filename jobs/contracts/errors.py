@@ -42,6 +42,8 @@ class LaunchError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        # What a verb had told as JSON before it ended with this (jobs/calling.py).
+        self.value: object = None
 
 
 class EnvironmentFailure(LaunchError):

@@ -68,11 +68,10 @@ class Guard:
         if not is_ours and (origin is not None or not is_read):
             return PlainTextResponse("from another origin\n", 403)
         token = QueryParams(scope["query_string"]).get("token")
-        if token is not None and scope["path"] == "/":
+        is_in = compare_digest(self._given(headers), self._session)
+        if token is not None and scope["path"] == "/" and not is_in and scope["method"] == "GET":
             return self._enter(token)
-        if not compare_digest(self._given(headers), self._session):
-            return PlainTextResponse(_HINT, 403)
-        return None
+        return None if is_in else PlainTextResponse(_HINT, 403)
 
     def _enter(self, token: str) -> Response:
         if self._token is None or not compare_digest(token.encode(), self._token.encode()):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import mimetypes
-from collections.abc import Mapping, Sequence
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote_to_bytes, urlencode
 
-import msgspec
 from starlette.responses import FileResponse, Response
 
 from jobs.contracts.errors import NotFound
@@ -19,6 +22,8 @@ from jobs.runs.metrics import Curve, read_curves
 # What a browser shows as a picture; of an SVG only within a page, where it runs no script.
 PICTURES = {".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg"}
 MOST_OUTPUTS = 500
+# Files and folders that are looked at for them.
+MOST_ENTRIES = 5000
 MOST_PICTURES = 24
 # Of a file that somebody opens by its address: neither scripts nor anything from elsewhere.
 FILE_POLICY = "sandbox; default-src 'none'; img-src 'self' data:; style-src 'unsafe-inline'"
@@ -39,9 +44,17 @@ def labels_of(reports: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def configuration(run: Mapping[str, Any]) -> str:
-    """Give the record of what a run was made of, as JSON."""
-    return msgspec.json.format(msgspec.json.encode(run["record"]), indent=2).decode()
+def evidence_of(run: Mapping[str, Any], address: str) -> str | None:
+    """Give the address of the lines in the log that say why a run failed; None where no rank said it."""
+    error: Mapping[str, Any] | None = run["error"]
+    if error is None or error["rank"] is None:
+        return None
+    message: str = error["message"] or ""
+    first = next(iter(message.splitlines()), "").strip()
+    if not first:
+        return None
+    asked = {"rank": str(error["rank"]), "grep": re.escape(first)}
+    return f"{address}?{urlencode(asked)}#h-log"
 
 
 def charts_of(runs: Sequence[tuple[str, Path]]) -> list[dict[str, Any]]:
@@ -67,41 +80,83 @@ def _points(curve: Curve) -> dict[str, list[float | None]]:
     }
 
 
-def outputs_of(run: Mapping[str, Any]) -> dict[str, Any]:
-    """List the files that a run wrote and are here; pictures first, and apart."""
-    folder = _outputs(run)
+def fetched_to(run: str) -> Path:
+    """Name the folder into which a run is fetched: the one of `launch fetch`, by its absolute path."""
+    return Path.cwd() / run
+
+
+def outputs_of(run: Mapping[str, Any], address: str) -> dict[str, Any]:
+    """List the files that a run wrote and are here, with their addresses; pictures first, and apart.
+
+    They are in its folder, or where it was fetched. Looks at a bounded number of files.
+    """
     found: list[dict[str, Any]] = []
-    if folder.is_dir():
-        for path in sorted(folder.rglob("*")):
-            if len(found) == MOST_OUTPUTS:
-                break
-            if path.is_file() and _is_inside(path, folder):
-                name = path.relative_to(folder).as_posix()
-                found.append({"name": name, "bytes": path.stat().st_size})
+    is_all = True
+    for folder in _folders(run):
+        entries = _files(folder)
+        for path, size in islice(entries, MOST_OUTPUTS):
+            name = path.relative_to(folder).as_posix()
+            place = f"{address}/outputs/{quote(os.fsencode(name))}"
+            found.append({"name": name, "bytes": size, "address": place})
+        is_all = next(entries, None) is None
+        if found:
+            break
     pictures = [each for each in found if Path(each["name"]).suffix.lower() in PICTURES]
-    return {"files": found, "pictures": pictures[:MOST_PICTURES]}
+    return {"files": found, "pictures": pictures[:MOST_PICTURES], "is_all": is_all}
+
+
+def name_in(raw_path: bytes) -> str:
+    """Read the name of an output out of an address; file names are bytes, not always UTF-8."""
+    return os.fsdecode(unquote_to_bytes(raw_path.partition(b"/outputs/")[2].partition(b"?")[0]))
 
 
 def file_of(run: Mapping[str, Any], name: str) -> Response:
     """Give a file that a run wrote; raises NotFound for one that is not among its outputs."""
-    folder = _outputs(run)
-    path = folder / name
-    if not (path.is_file() and _is_inside(path, folder)):
-        message = f"run {run['id']} has no output `{name}` here"
-        raise NotFound(message, hint=f"launch fetch {run['id']}")
-    is_picture = path.suffix.lower() in PICTURES
-    kind = mimetypes.guess_type(path.name)[0] if is_picture else "application/octet-stream"
-    return FileResponse(
-        path,
-        media_type=kind,
-        filename=path.name,
-        content_disposition_type="inline" if is_picture else "attachment",
-        headers={"content-security-policy": FILE_POLICY},
-    )
+    for folder in _folders(run):
+        path = folder / name
+        try:
+            if not (path.is_file() and _is_inside(path, folder)):
+                continue
+            status = path.stat()
+        except (OSError, ValueError):  # it has gone; a name with a NUL
+            continue
+        is_picture = path.suffix.lower() in PICTURES
+        kind = mimetypes.guess_type(path.name)[0] if is_picture else None
+        return FileResponse(
+            path,
+            stat_result=status,
+            media_type=kind or "application/octet-stream",
+            filename=os.fsencode(path.name).decode(errors="replace"),
+            content_disposition_type="inline" if is_picture else "attachment",
+            headers={"content-security-policy": FILE_POLICY},
+        )
+    message = f"run {run['id']} has no output {name!r} here"
+    raise NotFound(message, hint=f"launch fetch {run['id']}")
 
 
-def _outputs(run: Mapping[str, Any]) -> Path:
-    return Path(run["run_dir"], "outputs")
+def _folders(run: Mapping[str, Any]) -> list[Path]:
+    return [Path(run["run_dir"], "outputs"), fetched_to(run["id"]) / "outputs"]
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, int]]:
+    """Yield files within a folder with their sizes, sorted in each folder; none that a link leads out to."""
+    left = MOST_ENTRIES
+    todo = [folder]
+    while todo and left > 0:
+        try:
+            with os.scandir(todo.pop()) as entries:
+                found = sorted(islice(entries, left), key=lambda each: each.name)
+        except OSError:  # it has gone, or never was
+            continue
+        left -= len(found)
+        todo += [Path(each.path) for each in reversed(found) if each.is_dir(follow_symlinks=False)]
+        for each in found:
+            path = Path(each.path)
+            try:
+                if each.is_file() and _is_inside(path, folder):
+                    yield path, each.stat().st_size
+            except OSError:  # it has gone meanwhile
+                continue
 
 
 def _is_inside(path: Path, folder: Path) -> bool:

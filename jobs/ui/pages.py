@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
@@ -20,9 +22,11 @@ from starlette.types import ASGIApp
 
 from jobs.contracts.errors import LaunchError, NotFound
 from jobs.host import console
-from jobs.ui import actions, live, one_run, words_shown
+from jobs.runs.charts import COLOURS, COLOURS_ON_DARK
+from jobs.ui import actions, live, one_run, tables, words_shown
+from jobs.ui.doing import Doings
 from jobs.ui.guard import Guard
-from jobs.ui.reading import Reading, caught
+from jobs.ui.reading import Reading, alike, caught
 
 FOLDER = Path(__file__).parent
 PAGE_SIZE = 200
@@ -52,26 +56,36 @@ SORTS: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 def make_pages(reading: Reading, *, port: int, token: str) -> ASGIApp:
     """Make the application: the pages behind their guard."""
-    pages = Pages(reading)
+    doings = Doings()
+
+    def page(
+        show: Callable[[Pages, Request], Response],
+    ) -> Callable[[Request], Awaitable[Response]]:
+        return _page(lambda request: show(Pages(reading.once(), doings), request))
+
     routes = [
         Route("/", _begin),
-        Route("/runs", _page(pages.runs)),
-        Route("/runs/{place}/{run}", _page(pages.run)),
-        Route("/runs/{place}/{run}/diff", _page(pages.diff)),
-        Route("/runs/{place}/{run}/now", _page(pages.now)),
-        Route("/runs/{place}/{run}/curves", _page(pages.curves)),
+        Route("/runs", page(Pages.runs)),
+        Route("/runs/{place}/{run}", page(Pages.run)),
+        Route("/runs/{place}/{run}/diff", page(Pages.diff)),
+        Route("/runs/{place}/{run}/now", page(Pages.now)),
+        Route("/runs/{place}/{run}/curves", page(Pages.curves)),
         Route("/runs/{place}/{run}/lines", live.lines_of(reading)),
-        Route("/runs/{place}/{run}/outputs/{path:path}", _page(pages.output)),
-        Route("/compare", _page(pages.compare)),
-        Route("/compare/curves", _page(pages.compared_curves)),
-        Route("/jobs", _page(pages.jobs)),
-        Route("/datasets", _page(pages.datasets)),
-        Route("/clusters", _page(pages.clusters)),
-        Route("/environments", _page(pages.environments)),
-        Route("/environments/{place}", _page(pages.environment)),
-        Route("/doctor", _page(pages.doctor)),
-        Route("/act", _page(pages.ask)),
-        Route("/act", _act(pages), methods=["POST"]),
+        Route("/runs/{place}/{run}/outputs/{path:path}", page(Pages.output)),
+        Route("/compare", page(Pages.compare)),
+        Route("/compare/curves", page(Pages.compared_curves)),
+        Route("/jobs", page(Pages.jobs)),
+        Route("/datasets", page(Pages.datasets)),
+        Route("/data/{place}/{ref}", page(Pages.data)),
+        Route("/model/{place}/{ref}", page(Pages.model)),
+        Route("/clusters", page(Pages.clusters)),
+        Route("/environments", page(Pages.environments)),
+        Route("/environments/{place}", page(Pages.environment)),
+        Route("/doctor", page(Pages.doctor)),
+        Route("/act", page(Pages.ask)),
+        Route("/act", _act(page), methods=["POST"]),
+        Route("/done/{number}", page(Pages.done)),
+        Route("/colours.css", page(Pages.colours)),
         Mount("/static", StaticFiles(directory=FOLDER / "static")),
     ]
     return Guard(Starlette(routes=routes), port=port, token=token)
@@ -101,11 +115,14 @@ def _page(show: Callable[[Request], Response]) -> Callable[[Request], Awaitable[
     return answer
 
 
-def _act(pages: Pages) -> Callable[[Request], Awaitable[Response]]:
+def _act(
+    page: Callable[
+        [Callable[[Pages, Request], Response]], Callable[[Request], Awaitable[Response]]
+    ],
+) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         form = await request.form()
-        words = [str(each) for each in form.getlist("word")]
-        return await _page(lambda _: pages.act(words))(request)
+        return await page(lambda pages, _: pages.act(form))(request)
 
     return answer
 
@@ -132,32 +149,31 @@ def render(template: str, *, status: int = HTTPStatus.OK, **values: Any) -> Resp
 class Pages:
     """Each method makes one page."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: Reading, doings: Doings) -> None:
         self._reading = reading
+        self._doings = doings
 
     def runs(self, request: Request) -> Response:
         """Runs of all environments, or of one: filtered, sorted, a page of them."""
         asked = request.query_params
-        number = _whole(asked.get("page"), 1)
+        number = max(_whole(asked.get("page"), 1), 1)
         filters = [
             f"--{name}={asked[name].strip()}" for name in _FILTERS if asked.get(name, "").strip()
         ]
-        limit = f"--limit={PAGE_SIZE * number + 1}"
-        places = [asked["place"]] if asked.get("place") else self._reading.places()
-        told = [
-            caught(place, lambda place=place: self._reading.ask(place, "ls", limit, *filters))
-            for place in places
-        ]
+        sort = SORTS.get(asked.get("sort", ""))
+        # The newest are read without the others; of any other order all have to be.
+        how_many = "--all" if sort else f"--limit={PAGE_SIZE * number + 1}"
+        places = [asked["place"]] if asked.get("place") else None
+        told = self._reading.ask_each("ls", how_many, *filters, places=places)
         found = [{**run, "place": each.place} for each in told for run in each.value or ()]
         found.sort(key=lambda run: run["created"], reverse=True)
-        sort = asked.get("sort", "")
-        if sort in SORTS:
-            found.sort(key=SORTS[sort])
+        if sort:
+            found.sort(key=sort)
         first = PAGE_SIZE * (number - 1)
         return render(
             "runs.html",
             runs=found[first : first + PAGE_SIZE],
-            errors=[each for each in told if each.error],
+            errors=alike(told),
             places=self._reading.places(),
             asked=dict(asked),
             states=STATES,
@@ -170,25 +186,32 @@ class Pages:
         """One run: state, reason, figures, curves, lines, checkpoints, outputs, what it was made of."""
         place, run = _run_of(request)
         told = self._reading.ask(place, "show", of=[run])
-        outputs = one_run.outputs_of(told)
-        actions_of = actions.of_run(told, self._reading.words_for(place))
+        address = _address(place, told["id"])
+        words = self._reading.words_for(place)
+        ages = {
+            each["name"]: words_shown.age(each["saved"]) if each["saved"] else ""
+            for each in told["checkpoints"]["all"]
+        }
         return render(
             "run.html",
-            place=place,
-            run=told,
-            outputs=outputs,
-            actions=actions_of,
+            **_shown(place, told),
+            outputs=one_run.outputs_of(told, address),
+            fetched=one_run.fetched_to(told["id"]),
+            actions=actions.of_run(told, place),
             ranks=range(told["world_size"]),
-            is_on=one_run.is_on(told),
-            configuration=one_run.configuration(told),
-            command=["launch", "show", told["id"], *self._reading.words_for(place)],
+            asked=request.query_params,
+            tables=[
+                tables.checkpoints(told["checkpoints"]["all"], ages),
+                tables.ranks(told["ranks"]),
+                tables.configuration(told["record"]),
+            ],
+            command=["launch", "show", told["id"], *words],
         )
 
     def now(self, request: Request) -> Response:
         """The state of a run as its page shows it, to be put in place of the old one."""
         place, run = _run_of(request)
-        told = self._reading.ask(place, "show", of=[run])
-        return render("now.html", run=told, place=place, is_on=one_run.is_on(told))
+        return render("now.html", **_shown(place, self._reading.ask(place, "show", of=[run])))
 
     def curves(self, request: Request) -> Response:
         """The curves of a run, as JSON that the charts draw."""
@@ -203,7 +226,10 @@ class Pages:
         place, run = _run_of(request)
         other = request.query_params.get("with", "").strip()
         told = self._reading.ask(place, "diff", of=[other, run]) if other else None
-        return render("diff.html", place=place, run=run, other=other, told=told)
+        shown = [tables.differences(told), tables.final_figures(told)] if told else []
+        return render(
+            "diff.html", address=_address(place, run), run=run, other=other, told=told, tables=shown
+        )
 
     def compare(self, request: Request) -> Response:
         """Several runs of one environment: final figures, curves over each other."""
@@ -211,7 +237,7 @@ class Pages:
         told = [
             {**each, "place": place}
             for place, runs in by_place.items()
-            for each in self._reading.ask(place, "report", of=runs)["runs"]
+            for each in self._reading.ask(place, "report", "--no-picture", of=runs)["runs"]
         ]
         return render(
             "compare.html", reports=told, labels=one_run.labels_of(told), query=request.url.query
@@ -240,7 +266,7 @@ class Pages:
         """A file that a run wrote: a picture is shown, anything else is downloaded."""
         place, run = _run_of(request)
         told = self._reading.ask(place, "show", of=[run])
-        return one_run.file_of(told, request.path_params["path"])
+        return one_run.file_of(told, one_run.name_in(request.scope["raw_path"]))
 
     def jobs(self, request: Request) -> Response:
         """Jobs of the catalog, and a form that starts one of them, or a job file."""
@@ -250,26 +276,61 @@ class Pages:
 
     def datasets(self, _: Request) -> Response:
         """Datasets and models with their versions."""
+        found = [("data", self._reading.ask_each("data", "ls"))]
+        found.append(("model", self._reading.ask_each("model", "ls")))
+        sections = [
+            (kind, each, tables.versions(kind, each.place, each.value) if each.value else None)
+            for kind, told in found
+            for each in told
+            if not each.error
+        ]
+        errors = alike([each for _, told in found for each in told])
+        return render("datasets.html", sections=sections, errors=errors)
+
+    def data(self, request: Request) -> Response:
+        """A version of a dataset: size, largest folders; how another one differs, where that was asked."""
+        place, ref = request.path_params["place"], request.path_params["ref"]
+        told = self._reading.ask(place, "data", "show", of=[ref])
+        other = request.query_params.get("with", "").strip()
+        shown = [
+            tables.shares("Folder", told.pop("folders")),
+            tables.shares("Kind", told.pop("kinds")),
+        ]
+        found = self._reading.ask(place, "data", "diff", of=[other, ref]) if other else None
+        changes = tables.changes(found["changes"]) if found else None
         return render(
-            "datasets.html",
-            datasets=self._reading.ask_each("data", "ls"),
-            models=self._reading.ask_each("model", "ls"),
+            "version.html",
+            name=ref,
+            other=other,
+            can_differ=True,
+            tables=[*([changes] if changes else []), tables.facts("Version", told), *shown],
         )
+
+    def model(self, request: Request) -> Response:
+        """A version of a model: size, the run that wrote it."""
+        place, ref = request.path_params["place"], request.path_params["ref"]
+        told = self._reading.ask(place, "model", "show", of=[ref])
+        shown = [tables.facts("Version", told)]
+        return render("version.html", name=ref, other="", can_differ=False, tables=shown)
 
     def clusters(self, _: Request) -> Response:
         """Clusters: nodes by state, cost now, and what can be done with them."""
-        told = [
-            caught(place, lambda place=place: self._cluster(place))
-            for place in self._reading.places()
-        ]
-        return render(
-            "clusters.html", told=told, actions_of=actions.of_cluster, reading=self._reading
-        )
+        told = self._reading.each(["clusters"], self._clusters_of)
+        shown = [each for each in told if not each.error]
+        return render("clusters.html", told=shown, errors=alike(told))
 
-    def _cluster(self, place: str) -> dict[str, Any]:
+    def _clusters_of(self, place: str) -> dict[str, Any]:
         environment = self._reading.ask(place, "env", "show")
-        listed = caught(place, lambda: self._reading.ask(place, "cluster", "ls"))
-        return {"environment": environment, "listed": listed}
+        if environment["subscription_id"] is None:
+            on = ["--all", *(f"--state={each}" for each in ("queued", "preparing", "running"))]
+            runs = self._reading.ask(place, "ls", *on)
+            return {
+                "table": tables.local_clusters(place, environment["clusters"], runs),
+                "live": [],
+            }
+        live = self._reading.ask(place, "cluster", "ls")
+        done = [(each, actions.of_cluster(each, place)) for each in live]
+        return {"table": tables.live_clusters(place, live), "live": done}
 
     def environments(self, _: Request) -> Response:
         """The stacks of the project, up or not."""
@@ -285,25 +346,74 @@ class Pages:
         changes = (
             caught(place, lambda: self._reading.ask(place, "env", "check")) if is_asked else None
         )
-        return render("environment.html", place=place, shown=shown, changes=changes)
+        return render("environment.html", place=place, shown=shown, changes=changes, make=tables)
 
     def doctor(self, _: Request) -> Response:
-        """What this machine has, and what is missing."""
-        return render("doctor.html", told=self._reading.ask_each("doctor"))
+        """What this machine has, and what is missing; of the machine alone where nothing is up."""
+        told = self._reading.ask_each("doctor")
+        if not told:
+            told = [caught("this machine", lambda: self._reading.ask_machine("doctor"))]
+        shown = [tables.checks(each.place, each.value) for each in told if each.value]
+        return render("doctor.html", tables=shown, errors=alike(told))
 
     def ask(self, request: Request) -> Response:
-        """An action, before it is done: the command line, and what it would do."""
-        words = actions.words_of(request.query_params, self._reading)
-        plan = actions.plan_of(words)
-        return render("ask.html", words=words, plan=plan)
+        """An action, before it is done: the command line, its plan, and what may be changed of it."""
+        action = actions.asked_of(request.query_params)
+        line = actions.line_of(action, self._reading)
+        return render(
+            "ask.html",
+            action=action,
+            words=line.words(),
+            plan=caught("", lambda: actions.plan_of(line)),
+            changes=actions.changes_of(action),
+        )
 
-    def act(self, words: Sequence[str]) -> Response:
-        """Do it, and show what came of it."""
-        done = actions.do(words, self._reading)
-        if isinstance(done, Mapping) and "id" in done and words[0] in ("run", "rerun"):
-            place = actions.place_of(words)
-            return RedirectResponse(f"/runs/{place}/{done['id']}", HTTPStatus.SEE_OTHER)
-        return render("done.html", words=words, done=done)
+    def act(self, form: ImmutableMultiDict[str, Any]) -> Response:
+        """Do it, and lead to what came of it."""
+        action = actions.asked_of(form)
+        line = actions.line_of(action, self._reading)
+        doing = self._doings.begin(action.place, line.words(), lambda: actions.do(line))
+        return RedirectResponse(f"/done/{doing.number}", HTTPStatus.SEE_OTHER)
+
+    def done(self, request: Request) -> Response:
+        """What came of an action, or that it goes on; a run that was started is shown itself."""
+        doing = self._doings.find(_whole(request.path_params["number"], 0))
+        is_over = doing.is_over.is_set()
+        if doing.error is not None:
+            status = HTTPStatus.BAD_REQUEST
+            return render("error.html", status=status, error=doing.error, words=doing.words)
+        if doing.value is not None and doing.words[0] in ("run", "rerun"):
+            address = _address(doing.place, doing.value["id"])
+            return RedirectResponse(address, HTTPStatus.SEE_OTHER)
+        return render("done.html", doing=doing, is_over=is_over)
+
+    def colours(self, _: Request) -> Response:
+        """The colours of lines and ranks, for light and dark: those of `launch report`."""
+        light, dark = (
+            " ".join(f"--series-{number}: {each};" for number, each in enumerate(colours))
+            for colours in (COLOURS, COLOURS_ON_DARK)
+        )
+        ranks = "\n".join(
+            f'.line[data-rank="{number}"] {{ border-color: var(--series-{number}); }}'
+            for number in range(len(COLOURS))
+        )
+        text = f":root {{ {light} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n{ranks}\n"
+        return Response(text, media_type="text/css")
+
+
+def _shown(place: str, run: Mapping[str, Any]) -> dict[str, Any]:
+    """Give what the part of a run's page needs that is read again and again."""
+    address = _address(place, run["id"])
+    return {
+        "address": address,
+        "run": run,
+        "is_on": one_run.is_on(run),
+        "evidence": one_run.evidence_of(run, address),
+    }
+
+
+def _address(place: str, run: str) -> str:
+    return f"/runs/{quote(place)}/{quote(run)}"
 
 
 def _run_of(request: Request) -> tuple[str, str]:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from jobs.calling import call
 from jobs.contracts.errors import LaunchError, NotFound
-from jobs.host.parallel import parallel
 
 # The name of an environment that a file describes, in addresses.
 FILE = "file"
+# So long a page of several environments waits for each, and so long for those of which nobody knows whether
+# they are up; a late answer, and the error of one that cannot be read, are kept so long for the next page.
+PATIENCE_S, UNKNOWN_S, KEPT_S = 4.0, 1.0, 60.0
 Value = TypeVar("Value")
 
 
@@ -29,14 +34,19 @@ class Told:
 class Reading:
     """The environments whose pages are shown: `places` are names of stacks, or FILE."""
 
-    def __init__(self, env_file: Path | None) -> None:
+    def __init__(self, env_file: Path | None, late: Late | None = None) -> None:
         self._env_file = env_file
+        self._late = late or Late()
+
+    def once(self) -> Reading:
+        """Give a reading for one request, which lists the stacks once."""
+        return _OnceListed(self._env_file, self._late)
 
     def places(self) -> list[str]:
-        """List the environments that are up."""
+        """List the environments that are up, or may be: of a service or a bucket nobody knows."""
         if self._env_file is not None:
             return [FILE]
-        return [each["stack"] for each in self.stacks() if each["up"]]
+        return [each["stack"] for each in self.stacks() if each["up"] is not False]
 
     def stacks(self) -> list[dict[str, Any]]:
         """List the project's stacks; none beside an environment file."""
@@ -55,12 +65,145 @@ class Reading:
         """Give the value of a verb for one environment; `of` are its arguments."""
         return call([*words, "--json", *self.words_for(place), *(["--", *of] if of else [])])
 
-    def ask_each(self, *words: str) -> list[Told]:
-        """Ask a verb of every environment at once; one that fails tells its error."""
-        return parallel(partial(self._told, words), self.places())
+    def ask_machine(self, verb: str) -> Any:
+        """Give the value of a verb for this machine, whatever is up on it."""
+        return call([verb, "--json"])
 
-    def _told(self, words: Sequence[str], place: str) -> Told:
-        return caught(place, lambda: self.ask(place, *words))
+    def ask_each(self, *words: str, places: Sequence[str] | None = None) -> list[Told]:
+        """Ask a verb of every environment (or of `places`) at once; one that fails tells its error."""
+        return self.each(words, lambda place: self.ask(place, *words), places=places)
+
+    def each(
+        self,
+        what: Sequence[str],
+        ask: Callable[[str], Any],
+        *,
+        places: Sequence[str] | None = None,
+    ) -> list[Told]:
+        """Ask every environment at once for `what`; of several, one that is slow hides none of the others."""
+        unknown = [each["stack"] for each in self.stacks() if each["up"] is None]
+        places = self.places() if places is None else places
+        works = {
+            (each, *what): partial(
+                caught, each, partial(self._after_all, each in unknown, ask, each)
+            )
+            for each in places
+        }
+        if len(works) < 2:
+            return [work() for work in works.values()]
+        return self._late.ask(works, unknown)
+
+    def _after_all(self, is_unknown: bool, ask: Callable[[str], Any], place: str) -> Any:
+        """Ask an environment; one that could not be read a moment ago is not asked again so soon."""
+        if is_unknown:
+            self._late.read(place, lambda: self.ask(place, "env", "show"))
+        return ask(place)
+
+
+class _OnceListed(Reading):
+    @cached_property
+    def _stacks(self) -> list[dict[str, Any]]:
+        return super().stacks()
+
+    def stacks(self) -> list[dict[str, Any]]:
+        return self._stacks
+
+
+@dataclass(frozen=True)
+class _Asked:
+    answer: Future[Told] = field(default_factory=Future[Told])
+    # The time of the answer.
+    ended: list[float] = field(default_factory=list[float])
+
+    @property
+    def is_stale(self) -> bool:
+        return bool(self.ended) and time.monotonic() - self.ended[0] > KEPT_S
+
+
+class Late:
+    """What was asked and has not been told: it goes on, and the next page that asks gets the answer."""
+
+    def __init__(self, patience_s: float = PATIENCE_S) -> None:
+        self._patience_s = patience_s
+        self._asked: dict[tuple[str, ...], _Asked] = {}
+        self._unread: dict[str, tuple[float, LaunchError]] = {}
+        self._lock = threading.Lock()
+
+    def ask(
+        self, works: dict[tuple[str, ...], Callable[[], Told]], unknown: Sequence[str] = ()
+    ) -> list[Told]:
+        """Do all at once; of one that takes too long an error, which says so. A key begins with the place.
+
+        Those of `unknown` places have less time, once all others are there.
+        """
+        with self._lock:
+            self._asked = {key: each for key, each in self._asked.items() if not each.is_stale}
+            asked = {
+                key: self._asked.get(key) or self._begin(key, work) for key, work in works.items()
+            }
+        until_s = time.monotonic() + self._patience_s
+        wait(
+            [each.answer for key, each in asked.items() if key[0] not in unknown], self._patience_s
+        )
+        left_s = min(max(until_s - time.monotonic(), 0), UNKNOWN_S)
+        wait([each.answer for key, each in asked.items() if key[0] in unknown], left_s)
+        with self._lock:
+            for key, each in asked.items():
+                if each.answer.done():
+                    self._asked.pop(key, None)
+        return [
+            each.answer.result() if each.answer.done() else _is_late(key[0])
+            for key, each in asked.items()
+        ]
+
+    def read(self, place: str, read: Callable[[], Any]) -> None:
+        """Read an environment; raises its error of a moment ago without another look."""
+        ended_s, error = self._unread.get(place, (-KEPT_S, None))
+        if error is not None and time.monotonic() - ended_s < KEPT_S:
+            raise error
+        try:
+            read()
+        except LaunchError as failure:
+            self._unread[place] = (time.monotonic(), failure)
+            raise
+
+    def _begin(self, key: tuple[str, ...], work: Callable[[], Told]) -> _Asked:
+        asked = self._asked[key] = _Asked()
+
+        def answer() -> None:
+            try:
+                told = work()
+            except BaseException as error:  # noqa: BLE001 - who asked gets it
+                asked.ended.append(time.monotonic())
+                asked.answer.set_exception(error)
+            else:
+                asked.ended.append(time.monotonic())
+                asked.answer.set_result(told)
+
+        # A program that ends does not wait for it.
+        threading.Thread(target=answer, daemon=True).start()
+        return asked
+
+
+def _is_late(place: str) -> Told:
+    message = f"`{place}` has not answered yet"
+    hint = "open the page again: it is still being asked"
+    return Told(place=place, error=LaunchError(message, hint=hint))
+
+
+def alike(all_told: Sequence[Told]) -> list[Told]:
+    """Give the errors, those that say the same of several environments as one."""
+    found: dict[tuple[str, str | None], list[Told]] = {}
+    for each in all_told:
+        if each.error is not None:
+            message = each.error.message.replace(each.place, "STACK")
+            found.setdefault((message, each.error.hint), []).append(each)
+    told: list[Told] = []
+    for (message, hint), each in found.items():
+        places = list(dict.fromkeys(one.place for one in each))
+        error = LaunchError(message, hint=hint) if len(places) > 1 else each[0].error
+        told.append(Told(place=", ".join(places), error=error))
+    return told
 
 
 def caught(place: str, ask: Callable[[], Any]) -> Told:

@@ -10,42 +10,80 @@ import webbrowser
 from contextlib import suppress
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.host import console
+from jobs.host.socket_owner import is_own_peer
 from jobs.ui.pages import make_pages
 from jobs.ui.reading import Reading
 
 LOOPBACK = "127.0.0.1"
+BACKLOG = 128
+# Of a request's head: the id of the last event has a part for each rank.
+LONGEST_HEAD = 256 << 10
+
+
+class OwnListener(socket.socket):
+    """A listening socket that hangs up on other users of this machine before a byte is read."""
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Accept a connection; raises ConnectionAbortedError for another user's."""
+        connection, address = super().accept()
+        if not is_own_peer(connection):
+            connection.close()
+            raise ConnectionAbortedError
+        return connection, address
 
 
 def run(*, port: int, env_file: Path | None, is_opened: bool) -> None:
     """Serve until Ctrl-C; prints the address first. Raises EnvironmentFailure for a port in use."""
-    with _listen(port) as listening:
+    with listen(port) as listening:
         port = listening.getsockname()[1]
         token = secrets.token_urlsafe(24)
         pages = make_pages(Reading(env_file), port=port, token=token)
         address = f"http://{LOOPBACK}:{port}/?token={token}"
         console.out(address)
         console.say("Ctrl-C ends it; runs go on")
-        config = uvicorn.Config(
-            pages, log_level="error", access_log=False, lifespan="off", timeout_graceful_shutdown=1
-        )
         with tempfile.TemporaryDirectory(prefix="trainyard-ui-") as folder:
             if is_opened:
                 _open_browser(Path(folder), address)
             # uvicorn ends on Ctrl-C and SIGTERM, and then raises what they mean.
             with suppress(KeyboardInterrupt):
-                uvicorn.Server(config).run(sockets=[listening])
+                make_server(pages).run(sockets=[listening])
 
 
-def _listen(port: int) -> socket.socket:
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def make_server(pages: ASGIApp) -> uvicorn.Server:
+    """Make the server of the pages, which runs on the socket that `listen` gives."""
+    config = uvicorn.Config(
+        pages,
+        loop="asyncio",  # it asks OwnListener for connections
+        http="h11",
+        h11_max_incomplete_event_size=LONGEST_HEAD,
+        log_level="error",
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=1,
+    )
+    return uvicorn.Server(config)
+
+
+def listen(port: int) -> OwnListener:
+    """Listen on a port of loopback, any free one for 0; raises EnvironmentFailure for one in use.
+
+    From here on the port is ours: nobody else gets a socket of it that listens, and who opens the
+    address waits until he is answered.
+    """
+    listening = OwnListener(socket.AF_INET, socket.SOCK_STREAM)
     try:
+        # So that a server can follow another whose last connections the kernel still remembers;
+        # beside a socket that listens it lets nobody in.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((LOOPBACK, port))
+        listening.listen(BACKLOG)
     except OSError as error:
         listening.close()
         message = f"port {port} cannot be served: {error.strerror}"

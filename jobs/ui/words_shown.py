@@ -57,8 +57,10 @@ def as_json(value: Any) -> str:
 
 
 def text(value: Any) -> str:
-    """Write a value of a table's cell; control characters as escapes."""
-    return "" if value is None else masked(str(value))
+    """Write a value of a table's cell; control characters, and bytes that are no UTF-8, as escapes."""
+    if value is None:
+        return ""
+    return masked(str(value)).encode(errors="backslashreplace").decode()
 
 
 def figures(metrics: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -76,6 +78,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "as_json": as_json,
     "text": text,
     "size": size_text,
+    "duration": duration_text,
     "figure": figure_text,
     "figures": figures,
     "count": count_text,

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import trainyard
+from tests.documents.value_types import Types
 
 STUB = Path(trainyard.__file__).with_suffix(".pyi")
 WRITE = ".venv/bin/python -m tests.documents.python_stub"
@@ -18,7 +19,7 @@ HEAD = '''"""Written by tests/documents/python_stub.py: the functions are those 
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
 
 from jobs.contracts.errors import EnvironmentFailure as EnvironmentFailure
 from jobs.contracts.errors import LaunchError as LaunchError
@@ -32,18 +33,23 @@ Text = str | int | float | Path
 
 def stub_text() -> str:
     """Give the whole file."""
-    parts = [HEAD]
+    parts: list[str] = []
+    values = Types()
     for name in dir(trainyard):
         found = getattr(trainyard, name)
         if isinstance(found, SimpleNamespace):
-            methods = [_function(*each, is_method=True) for each in vars(found).items()]
+            methods = [
+                _function(each, function, values.of(f"{name} {each}"), is_method=True)
+                for each, function in vars(found).items()
+            ]
             parts.append("\n".join([f"class {name}:", *methods]))
         elif not isinstance(found, type):
-            parts.append(_function(name, found))
-    return "\n".join(parts)
+            value = "Run" if name in ("run", "rerun") else values.of(name)
+            parts.append(_function(name, found, value))
+    return "\n".join([HEAD, values.text(), *parts])
 
 
-def _function(name: str, function: Any, *, is_method: bool = False) -> str:
+def _function(name: str, function: Any, value: str, *, is_method: bool = False) -> str:
     signature = inspect.signature(function)
     given = [
         f"{each.name}: {each.annotation}" + ("" if each.default is each.empty else " = ...")
@@ -56,7 +62,6 @@ def _function(name: str, function: Any, *, is_method: bool = False) -> str:
         if each.kind is each.KEYWORD_ONLY
     ]
     words = [*given, *(["*", *named] if named else [])]
-    value = "Run" if name in ("run", "rerun") else "Any"
     about = function.__doc__.partition("\n")[0]
     taken = [f"def {name}(", *(f"    {each}," for each in words), f") -> {value}:"]
     lines = [

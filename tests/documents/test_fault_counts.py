@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import judges
 from tests.documents import fault_counts
 from tests.documents.fault_counts import BEGIN, END, Outcomes, counts_text, main, with_counts
 
@@ -45,8 +46,12 @@ def test_the_page_is_written_after_a_whole_run_that_passed(
     before = f"{BEGIN}\n\ncounts of before\n\n{END}\n"
     page.write_text(before, encoding="utf-8")
     monkeypatch.setattr(fault_counts, "PAGE", page)
+    monkeypatch.delenv(judges.VARIABLE, raising=False)
     asked: list[list[str]] = []
     monkeypatch.setattr(pytest, "main", lambda argv, plugins: asked.append(argv) or code)
     assert main(words) == code
     assert asked == [[*fault_counts.PYTEST, *words]]
     assert (page.read_text(encoding="utf-8") != before) == is_written
+    # A whole run is judged: a skip that is not listed fails it.
+    assert judges.is_ci() == (not words)
+    monkeypatch.delenv(judges.VARIABLE, raising=False)

@@ -15,6 +15,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
+from tests.busy import Bound
 from tests.fakes.azureml import FakeAzure
 
 # Longer than anything takes here, however busy the machine.
@@ -68,9 +69,9 @@ class Typing:
 
     def wait_for(self, is_true: Callable[[str], bool]) -> None:
         """Block until this holds for what it has said on stderr."""
-        deadline = time.monotonic() + TIMEOUT_S
+        bound = Bound(TIMEOUT_S)
         while not is_true(said := self._err.read_text()):
-            if not self._child.is_alive() or time.monotonic() > deadline:
+            if not self._child.is_alive() or bound.is_passed():
                 self._child.kill()
                 raise AssertionError(said)
             time.sleep(0.05)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import io
-import random
 import tarfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tests.seeds import dice
 from trainer.data.prepare.imagenet import DEVKIT, TRAIN, VAL
 
 
@@ -45,7 +45,7 @@ def write_archives(
                     _add(inner, f"{name}_{number}.JPEG", picture)
                     expected[f"train/{name}/{name}_{number}.JPEG"] = _kept(picture)
             _add(outer, f"{name}.tar", packed.getvalue())
-    draw = random.Random(seed)
+    draw = dice(seed)
     labels = [*range(num_classes), *(draw.randrange(num_classes) for _ in range(num_val))][:num_val]
     draw.shuffle(labels)
     with tarfile.open(folder / VAL, "w") as archive:
@@ -93,7 +93,7 @@ def write_sums(folder: Path) -> Path:
 
 
 def _pictures(sizes: Sequence[int], seed: int) -> Iterator[bytes]:
-    draw = random.Random(seed)
+    draw = dice(seed)
     pool = draw.randbytes(max(sizes) + 4096)
     number = 0
     while True:

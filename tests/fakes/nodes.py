@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.busy import Bound
+
 PORT = 2222
 START_S = 60.0
 TESTBED = Path(__file__).parents[2] / ".trainyard" / "testbed"
@@ -157,12 +159,12 @@ def _in_network(node: Node, words: Sequence[str]) -> None:
 
 
 def _wait_for(node: Node, other: Node) -> None:
-    deadline = time.monotonic() + START_S
+    bound = Bound(START_S)
     environ = {"PATH": "/usr/bin:/bin", "HOME": "/root"}
     while True:
         tried = node.run("ssh", other.address, "hostname", environ=environ)
         if tried.returncode == 0:
             assert tried.stdout == "node-1\n"
             return
-        assert time.monotonic() < deadline, tried.stderr
+        bound.check(tried.stderr)
         time.sleep(0.2)

@@ -42,7 +42,7 @@ def as_other_user(act: Callable[[], str]) -> str:
 
 def exchange(address: tuple[str, int], sent: bytes) -> str:
     """What is answered to these bytes; empty where the connection is only closed."""
-    with socket.create_connection(address, timeout=60) as client:
+    with socket.create_connection(address, timeout=300) as client:
         try:
             client.sendall(sent)
             return client.recv(1 << 16).decode("latin-1")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import random
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.seeds import dice
 from trainer.data.shards.index import (
     Index,
     Shard,
@@ -30,7 +30,7 @@ def write_packed(
     seed: int = 0,
 ) -> list[bytes]:
     """Write train shards and a val shard; gives the train samples' content, in their order."""
-    source = random.Random(seed)
+    source = dice(seed)
     samples: list[bytes] = []
     splits = {}
     for split, count in (("train", num_shards), ("val", 1)):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+from tests.busy import wait_until
 
 CLOSE = b"close"
 
@@ -41,10 +42,7 @@ class ScriptedServer:
 
     def wait_until_hung_up(self) -> None:
         """Wait until each connection so far has ended."""
-        deadline = time.monotonic() + 60
-        while len(self.ended) < self.num_connections:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: len(self.ended) >= self.num_connections, 60)
 
     @property
     def url(self) -> str:

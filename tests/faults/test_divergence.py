@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.busy import wait_until
 from tests.campaign import campaign
 from tests.fakes.torch_ranks import Strategy, Zygote
 from tests.faults.torch_campaign import (
@@ -122,10 +122,7 @@ class TestOverflow:
         gang = program.start(
             zygote, cut, strategy, *KEEP_ALL, "--scaler", env={"WATCH_FAULT": fault}
         )
-        deadline = time.monotonic() + RUN_S
-        while 21 not in checkpoints(cut):
-            assert time.monotonic() < deadline, gang.texts()
-            time.sleep(0.005)
+        wait_until(lambda: 21 in checkpoints(cut), RUN_S, gang.texts)
         gang.send(1, signal.SIGKILL)
         gang.end()
         codes, texts = run(zygote, program, cut, strategy, "--scaler")

@@ -96,7 +96,8 @@ def make_base(folder: Path) -> None:
         check=False,
     )
     if laid.returncode:
-        pytest.skip(f"debootstrap failed: {laid.stdout[-500:]}")
+        said = laid.stdout[-500:]
+        pytest.fail(f"the environment of the tests: debootstrap failed: {said}", pytrace=False)
     for leftover in ("var/cache/apt/archives", "var/lib/apt/lists"):
         shutil.rmtree(folder / leftover)
     # As in Debian's own images: nothing that is installed starts a service.

@@ -144,11 +144,9 @@ def test_run_whose_folder_is_gone_can_be_cancelled(
     first = handle = start_daemons(gangs, "daemon")
     if stage == "queued":
         handle = gangs.python("import time; time.sleep(3600)")
-        deadline = time.monotonic() + 60
         # A supervisor that has not come so far finds nothing to supervise.
-        while gangs.engine.store.status(handle).reason is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        queued = handle
+        wait_until(lambda: gangs.engine.store.status(queued).reason is not None, 60)
     before = gangs.supervisors(handle)
     shutil.rmtree(handle.run_dir)
     if stage == "both killed":

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests import seeds
+from tests.busy import wait_until
 from tests.campaign import campaign
 from tests.fakes.torch_ranks import Gang, Strategy, Zygote
 from tests.faults.torch_campaign import (
@@ -147,10 +148,7 @@ class TestRefused:
 
     def start(self, zygote: Zygote, folder: Path, strategy: Strategy, on_error: str) -> Gang:
         gang = tiny(20).start(zygote, folder, strategy, "--on-checkpoint-error", on_error)
-        deadline = time.monotonic() + ATTEMPT_S
-        while not checkpoints(folder):
-            assert time.monotonic() < deadline, gang.texts()
-            time.sleep(0.005)
+        wait_until(lambda: checkpoints(folder), ATTEMPT_S, gang.texts)
         (folder / "checkpoints").rename(folder / "before")
         (folder / "checkpoints").write_text("no folder any more")
         return gang

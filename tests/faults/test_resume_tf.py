@@ -8,13 +8,12 @@ a CPU that holds without TensorFlow's determinism switch.
 from __future__ import annotations
 
 import signal
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.busy import Bound
+from tests.busy import Bound, wait_until
 from tests.campaign import campaign
 from tests.fakes.torch_ranks import Gang, Strategy, Zygote, start_gang
 from tests.faults.test_resume_pytorch import Killing
@@ -138,10 +137,7 @@ def leave_and_compare(zygote: Zygote, framework: str, folder: Path, steps: list[
 
 
 def wait_for_step(gang: Gang, index: Path, step: int) -> None:
-    deadline = time.monotonic() + ATTEMPT_S
-    while not index.exists() or f" 0 {step} " not in index.read_text():
-        assert time.monotonic() < deadline, gang.texts()
-        time.sleep(0.005)
+    wait_until(lambda: index.exists() and f" 0 {step} " in index.read_text(), ATTEMPT_S, gang.texts)
 
 
 def spoil_and_look(zygote: Zygote, framework: str, folder: Path, steps: list[int]) -> None:

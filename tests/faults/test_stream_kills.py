@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests import seeds
+from tests.busy import HANG_S
 from tests.campaign import campaign
 from tests.fakes.packed_dataset import stream_variables, write_packed, write_stream_input
 from tests.fakes.range_server import RangeServer, Trouble
@@ -66,7 +67,7 @@ class Streaming:
 
     def is_read_whole(self, seed: int) -> bool:
         """Whether a reader that nobody disturbs gets every sample as it was packed."""
-        out, errors = self.start(seed).communicate(timeout=120)
+        out, errors = self.start(seed).communicate(timeout=HANG_S)
         return (out, errors) == (f"{self.digest}\n", "")
 
     def used_bytes(self) -> int:
@@ -107,7 +108,7 @@ def kill_some(streaming: Streaming, *, num_kills: int) -> tuple[int, int]:
         victim.send_signal(signal.SIGKILL)
         victim.communicate()
         over += streaming.used_bytes() > BOUND
-        out, errors = other.communicate(timeout=120)
+        out, errors = other.communicate(timeout=HANG_S)
         harmless += (out, errors) == (f"{streaming.digest}\n", "")
         over += streaming.used_bytes() > BOUND
     return harmless, over

@@ -18,7 +18,7 @@ import pytest
 
 from jobs.blobs.store import BLOCK_BYTES
 from tests import seeds
-from tests.busy import Bound, limit_s
+from tests.busy import HANG_S, Bound, limit_s
 from tests.campaign import campaign
 from tests.fakes.flaky_proxy import Seen
 from tests.faults.transfer_campaign import FlakyStore, flaky_store
@@ -258,7 +258,7 @@ def test_interrupted_transfers_end_at_once_and_go_on_later(
             assert moment.wait(60)
             process.send_signal(signal.SIGINT)
             # Nothing is answered until it has ended: it did not wait for what was under way.
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=HANG_S)
         finally:
             is_over.set()
     assert (process.returncode, out) == (130, "")

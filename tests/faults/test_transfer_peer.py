@@ -25,7 +25,7 @@ def azcopy() -> Azcopy:
     try:
         return installed_azcopy(PROJECT)
     except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"azcopy cannot be installed: {error}")
+        pytest.fail(f"the environment of the tests: no azcopy: {error}", pytrace=False)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import random
 from collections import Counter
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakes.torch_ranks import Gang, Strategy, Zygote, start_gang
+from tests.seeds import dice
 from trainer.data.pictures.idx import write_idx
 
 WATCHED = "tests.faults.programs.torch_watched"
@@ -81,7 +81,7 @@ def mnist(data: Path) -> Program:
 def make_pictures(folder: Path, *, num_train: int = 57, num_test: int = 20) -> Path:
     """Write pictures of noise in MNIST's format; the last batch of six is incomplete."""
     folder.mkdir()
-    generator = random.Random(1)
+    generator = dice(1)
     for prefix, count in (("train", num_train), ("t10k", num_test)):
         pixels, labels = generator.randbytes(count * 784), bytes(i % 10 for i in range(count))
         write_idx(folder / f"{prefix}-images-idx3-ubyte", (count, 28, 28), pixels)

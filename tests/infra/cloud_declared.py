@@ -93,10 +93,13 @@ def answers_of(declared: Declared) -> dict[str, Any]:
         case "machinelearningservices:Workspace":
             found["discoveryUrl"] = discovery_url(inputs)
         case "keyvault:Vault":
-            uri = f"https://{inputs['vaultName']}-as-azure-says.vault.azure.net/"
-            found["properties"] = inputs["properties"] | {"vaultUri": uri}
+            # One that is only read has no inputs.
+            name = inputs.get("vaultName", declared.name)
+            uri = f"https://{name}-as-azure-says.vault.azure.net/"
+            found["properties"] = inputs.get("properties", {}) | {"vaultUri": uri}
         case "containerregistry:Registry":
-            found["loginServer"] = f"{inputs['registryName']}-as-azure-says.azurecr.io"
+            name = inputs.get("registryName", declared.name)
+            found["loginServer"] = f"{name}-as-azure-says.azurecr.io"
         case _:
             pass
     return found

@@ -5,12 +5,12 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from jobs.blobs.store import open_data_store
 from tests import seeds
+from tests.busy import wait_until
 from tests.folders import make_folder, read_folder
 from tests.integration.test_data_store import Store
 from tests.integration.test_data_store import store as azurite
@@ -93,10 +93,8 @@ def test_a_killed_push_leaves_no_version_and_typed_again_ends(store: Store, tmp_
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    data, deadline = open_data_store(store.environment), time.monotonic() + 120
-    while not any(True for _ in data.list("killed/")):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    data = open_data_store(store.environment)
+    wait_until(lambda: any(True for _ in data.list("killed/")), 120)
     push.send_signal(signal.SIGKILL)
     push.wait()
     assert store.launch("data", "ls", "killed").returncode == 102

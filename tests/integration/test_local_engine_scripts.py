@@ -15,6 +15,7 @@ import pytest
 from jobs.contracts.spec import RunHandle, RunState
 from jobs.host.processes import read_table
 from jobs.runs.store import read_events
+from tests.busy import HANG_S, Bound
 from tests.fakes.gangs import Gangs
 from tests.fakes.other_user import as_other_user, exchange
 from tests.fakes.sockets import Listener, listeners
@@ -75,7 +76,7 @@ def put(port: int, path: str, body: bytes) -> None:
     """An unauthenticated PUT to whatever listens there; how it answers does not matter."""
     head = f"PUT {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=2) as client:
+        with socket.create_connection(("127.0.0.1", port), timeout=HANG_S) as client:
             client.settimeout(1)
             client.sendall(head + body)
             client.recv(1 << 12)
@@ -94,9 +95,9 @@ def start_held(gangs: Gangs, launcher: str) -> RunHandle:
     handle = gangs.submit(
         ["python", HELD[launcher]], launcher=launcher, code=str(PROGRAMS), setup=setup
     )
-    deadline = time.monotonic() + 120
+    bound = Bound(120)
     while not all("step 3" in gangs.texts(handle, rank) for rank in (0, 1)):
-        assert time.monotonic() < deadline, gangs.engine.store.status(handle)
+        bound.check(gangs.engine.store.status(handle))
         assert not gangs.engine.store.status(handle).state.is_terminal(), gangs.engine.store.status(
             handle
         )

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from jobs.host.processes import read_table, read_words, supervisors_of
 from jobs.images.runtimes import PROJECT
 from jobs.launching.stacks import living_stacks
 from tests import needs
+from tests.busy import wait_until
 from tests.fakes.gangs import Gangs, make_environment
 from tests.fakes.podman import containers, podman, podman_storage
 
@@ -58,6 +58,47 @@ def gangs(tmp_path: Path) -> Iterator[Gangs]:
 
 def log_of(run_dir: str) -> str:
     return Path(run_dir, "logs", "rank-00000.log").read_text()
+
+
+HEARS = """
+import os, signal, sys, time
+def leave(*_):
+    print("heard", len(os.environ["TOKEN"]), flush=True)
+    sys.exit(3)
+signal.signal(signal.SIGTERM, leave)
+print("container", os.path.exists("/run/.containerenv"), open("{folder}/file").read(), flush=True)
+try:
+    open("{folder}/new", "w")
+except OSError as error:
+    print(error.strerror, flush=True)
+open("outputs/up", "w").close()
+time.sleep(600)
+"""
+
+
+def test_ranks_in_containers_read_inputs_hear_the_signal_and_show_nobody_a_secret(
+    image: str, gangs: Gangs
+) -> None:
+    folder = gangs.workspace / "inputs" / "some"
+    folder.mkdir(parents=True)
+    (folder / "file").write_text("content")
+    program = HEARS.format(folder=folder)
+    secrets = {"TOKEN": "a-secret-of-many-characters"}
+    handle = gangs.python(program, image=image, processes_per_node=1, secrets=secrets)
+    gangs.wait_for_file(handle, "outputs/up", TIMEOUT_S)
+    name = f"trainyard-{handle.id}-0"
+    assert containers() == [name]
+    assert "a-secret" not in podman("inspect", name).stdout
+    argvs = b"".join(word for pid in read_table() for word in read_words(pid))
+    assert b"a-secret" not in argvs
+    # Those of living runs are no orphans.
+    remove_orphans(ContainerProgram(name="podman", path="podman", environ={}))
+    gangs.engine.cancel(handle)
+    assert gangs.wait(handle, TIMEOUT_S).state is RunState.CANCELLED
+    said = ["container True content", "Read-only file system", "heard 27"]
+    assert gangs.texts(handle, 0) == said
+    assert json.loads(Path(handle.run_dir, "ranks", "00000.json").read_text())["exit_code"] == 3
+    assert containers() == []
 
 
 def test_ranks_run_in_containers_with_their_variables_and_secrets(image: str, gangs: Gangs) -> None:
@@ -150,10 +191,7 @@ def test_a_killed_supervisor_leaves_no_process_and_the_next_run_no_container(
     gangs.wait_for_file(handle, "outputs/up", TIMEOUT_S)
     for process in supervisors_of(Path(handle.run_dir)):
         os.kill(process.pid, signal.SIGKILL)
-    deadline = time.monotonic() + TIMEOUT_S
-    while gangs.supervisors(handle):
-        assert time.monotonic() < deadline, "the supervisor was killed and is still there"
-        time.sleep(0.05)
+    wait_until(lambda: not gangs.supervisors(handle), TIMEOUT_S)
     gangs.engine.cancel(handle)
     gangs.wait_until_gone(handle, TIMEOUT_S)
     assert gangs.engine.store.status(handle).state is RunState.LOST

@@ -18,6 +18,7 @@ import pytest
 from jobs.contracts.spec import RunState
 from jobs.runs.progress import Progress, read_progress
 from tests import needs
+from tests.busy import how_busy
 from tests.fakes import picture_runs
 from tests.fakes.gangs import Gangs
 from trainer.data.disk.events import Events
@@ -155,7 +156,9 @@ print(digest.hexdigest())
         assert (progress.done, progress.total, progress.unit) == (184, 184, "step")
         # An epoch's last batch is smaller.
         assert progress.samples_total == pytest.approx(8 * 1442)
-        assert 0.5 < progress.samples_per_s / on_two_ranks.summary["images_per_s"] < 2
+        # Of the last seconds and of the whole: beside other work the two differ more.
+        times = 2 * how_busy()
+        assert 1 / times < progress.samples_per_s / on_two_ranks.summary["images_per_s"] < times
 
     @pytest.mark.faults
     def test_one_rank_with_the_same_total_batch_comes_to_the_same_within_a_point(

@@ -731,6 +731,17 @@ def test_rerun_runs_the_same_with_what_is_set(launching, job):
     )
 
 
+def test_a_dry_rerun_shows_the_plan_and_starts_nothing(launching, job):
+    run = launching.type("run", job, "--detach").out.strip()
+    before = launching.run_folders()
+    told = launching.type("rerun", run, "--set", "env.A=b", "--dry-run", "--json").json()
+    assert told["spec"]["env"]["A"] == "b"
+    planned = launching.type("plan", job, "--set", "env.A=b", "--json").json()
+    assert told.keys() == planned.keys()
+    assert launching.type("rerun", run, "--dry-run").out.splitlines()[0].split()[0] == "job"
+    assert launching.run_folders() == before
+
+
 def test_rerun_checks_what_is_set_by_the_options_of_our_program(launching):
     launching.type("run", "mnist-synthetic")
     ran = len(launching.runs())

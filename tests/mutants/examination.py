@@ -7,6 +7,7 @@ import io
 import json
 import os
 import resource
+import signal
 import sys
 import tempfile
 import traceback
@@ -131,8 +132,11 @@ def _run(tree: Path, root: Path, tests: Sequence[str], answer: Path) -> None:
     answer.write_text(json.dumps({"exit_code": int(code), **witness.first}), encoding="utf-8")
 
 
-def read_answer(answer: Path) -> Answer:
-    """Read how a run ended; one that left no answer is broken."""
+def read_answer(answer: Path, status: int = 0) -> Answer:
+    """Read how a run ended; one that left no answer is broken. `status` is what `os.wait` gave."""
+    if os.WIFSIGNALED(status):
+        ended_by = signal.Signals(os.WTERMSIG(status)).name
+        return Answer(exit_code=-1, error=f"its process was ended by {ended_by}")
     if not answer.exists():
         lines = log_of(answer).read_text(encoding="utf-8", errors="replace").splitlines()
         return Answer(exit_code=-1, error=lines[-1] if lines else "ended without a word")

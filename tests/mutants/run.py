@@ -84,13 +84,13 @@ def results(runs: Sequence[Run], root: Path, trees: Sequence[Path]) -> Iterator[
             while waiting and free:
                 begun = _begin(waiting.pop(), root, free.pop())
                 under_way[begun.pid] = begun
-            pid, _ = os.wait()
+            pid, status = os.wait()
             ended = under_way.pop(pid)
             ended.plant.close()
             free.append(ended.tree)
             yield Result(
                 run=ended.run,
-                answer=examination.read_answer(ended.answer),
+                answer=examination.read_answer(ended.answer, status),
                 took_s=time.monotonic() - ended.start_s,
             )
     finally:

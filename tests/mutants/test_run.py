@@ -54,6 +54,7 @@ mutants = [
   { what = "a limit that no fixture takes", before = "LIMIT = 3", after = "LIMIT = 100" },
   { what = "a word that nobody knows", before = "2 * count", after = "twice * count" },
   { what = "a test that runs out of time", before = "2 * count", after = '__import__("pytest").fail("Timeout (>1.0s)")' },
+  { what = "an end by force", before = "2 * count", after = '__import__("os").kill(__import__("os").getpid(), 9)' },
   { what = "no double", before = "2 * count", after = "3 * count" },
 ]
 """
@@ -102,6 +103,8 @@ def test_survivors_are_told_and_only_a_failing_test_catches(project: Path) -> No
             "Failed: Timeout (>1.0s)",
             "BROKEN  limits.py: a word that nobody knows; no test failed by it: call: "
             "NameError: name 'twice' is not defined",
+            "BROKEN  limits.py: an end by force; no test failed by it: pytest ended with -1: "
+            "its process was ended by SIGKILL",
             "BROKEN  limits.py: no limit at import; no test failed by it: collect: assert 0 > 0",
             "SURVIVED  limits.py: one less fits; tests/test_limits.py passed",
             "caught  limits.py: no double; by tests/test_limits.py::test_double",
@@ -111,7 +114,7 @@ def test_survivors_are_told_and_only_a_failing_test_catches(project: Path) -> No
     )
     assert lines[-2:] == [
         "planted  caught  survived  broken  seconds",
-        "      7       2         1       4",
+        "      8       2         1       5",
     ]
     assert (project / "limits.py").read_text() == MODULE
 

@@ -26,7 +26,7 @@ def server() -> Iterator[RendezvousServer]:
 
 
 def test_horovods_rendezvous_takes_orders_from_our_user_only(server: RendezvousServer) -> None:
-    mine = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    mine = http.client.HTTPConnection("127.0.0.1", server.port, timeout=300)
     mine.request("PUT", "/global/0", b"127.0.0.1:1")
     assert mine.getresponse().read() == b""
     assert as_other_user(lambda: exchange(("127.0.0.1", server.port), PUT)) == ""

@@ -145,6 +145,8 @@ def test_the_phases_come_in_order_and_the_report_is_of_their_run(clone, capfd):
         "launch run digits: Horovod",
     ]
     assert lines[4:7] == ["the report of run-1", "", "What to type next"]
+    # One command from here to its curves in the browser, in a shell that knows nothing of us.
+    assert lines[7].endswith("its curves, logs and pictures in the browser  .venv/bin/launch ui")
     assert [line for line in lines if line.endswith("  launch fetch run-1")] != []
 
 

@@ -9,8 +9,9 @@ import os
 import subprocess
 import sys
 import traceback
+import typing
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import msgspec
 import pytest
@@ -23,6 +24,7 @@ from jobs.host import console
 from jobs.host.becoming import become
 from tests.busy import how_busy
 from tests.documents.python_stub import STUB, WRITE, stub_text
+from tests.documents.value_types import VALUES, Types
 from trainyard import verbs
 from trainyard.verbs import Word, find_command, words_of
 
@@ -99,27 +101,34 @@ def test_a_function_takes_all_that_its_verb_takes(path, command):
     assert function_of(path).__doc__.startswith((command.help or "").partition("\n")[0])
 
 
+# Calls whose values are here to be had, and those of `run` and `rerun`, which give a Run.
+CALLS = [
+    (["ls"], {}),
+    (["ls"], {"state": "completed", "limit": 1}),
+    (["show"], {"run": "last"}),
+    (["logs"], {"tail": 1}),
+    (["diff"], {"a": 0, "b": 1}),
+    (["report"], {"runs": [0, 1]}),
+    (["wait"], {"timeout": "0"}),
+    (["jobs"], {}),
+    (["plan"], {"job": "job.yaml", "set": {"env.A": "b"}}),
+    (["env", "show"], {}),
+    (["schema"], {"what": "job"}),
+    (["doctor"], {}),
+    (["image", "ls"], {}),
+]
+
+
+def with_json():
+    """Each verb that has --json, with its words."""
+    for each in EVERY:
+        path, command = each.values
+        if any(param.name == "json" for param in command.params):
+            yield path, command
+
+
 @pytest.mark.parametrize(
-    ("path", "given"),
-    [
-        (["ls"], {}),
-        (["ls"], {"state": "completed", "limit": 1}),
-        (["show"], {"run": "last"}),
-        (["logs"], {"tail": 1}),
-        (["diff"], {"a": 0, "b": 1}),
-        (["report"], {"runs": [0, 1]}),
-        (["wait"], {"timeout": "0"}),
-        (["stacks"], {}),
-        (["jobs"], {}),
-        (["plan"], {"job": "job.yaml", "set": {"env.A": "b"}}),
-        (["cluster", "ls"], {}),
-        (["env", "show"], {}),
-        (["model", "ls"], {}),
-        (["data", "ls"], {}),
-        (["schema"], {"what": "job"}),
-        (["doctor"], {}),
-    ],
-    ids=lambda each: " ".join(each) if isinstance(each, list) else None,
+    ("path", "given"), CALLS, ids=lambda each: " ".join(each) if isinstance(each, list) else None
 )
 def test_a_function_gives_what_json_prints(launching, path, given):
     runs = [launching.add_run(name="a"), launching.add_run(name="b")]
@@ -134,27 +143,67 @@ def test_a_function_gives_what_json_prints(launching, path, given):
     command = getattr(command, "commands", {path[-1]: command})[path[-1]]
     words = {each.name: each for each in words_of(command, path[0])}
     typed = verbs._typed(words.values(), given)
-    has_env = "env" in words
+    where = ["--env", str(launching.env_file)] if "env" in words else []
+    at = typed.index("--") if "--" in typed else len(typed)
 
-    def told():
-        """What the verb prints, or the error that it ends with."""
-        at = typed.index("--") if "--" in typed else len(typed)
-        named = ["--env", str(launching.env_file)] if has_env else []
-        done = launching.type_bare(*path, "--json", *typed[:at], *named, *typed[at:])
-        if not done.out:
-            return done.err.partition("\n")[0].removeprefix("error: ")
-        try:
-            return msgspec.json.decode(done.out)
-        except msgspec.DecodeError:
-            return [msgspec.json.decode(line) for line in done.out.splitlines()]
+    done = launching.type_bare(*path, "--json", *typed[:at], *where, *typed[at:])
+    value = function_of(path)(**given, **({"env": launching.env_file} if where else {}))
 
-    def value():
-        try:
-            return function_of(path)(**given, **({"env": launching.env_file} if has_env else {}))
-        except LaunchError as error:
-            return error.message
+    assert done.out, done.err
+    try:
+        told = msgspec.json.decode(done.out)
+    except msgspec.DecodeError:
+        told = [msgspec.json.decode(line) for line in done.out.splitlines()]
+    assert told
+    assert _steady(value) == _steady(told)
+    if (verb := " ".join(path)) in VALUES:
+        conforms(value, verb)
 
-    assert _steady(value()) == _steady(told())
+
+def conforms(value, verb):
+    """The stub says of which type it is, and no key more or less."""
+    types = Types()
+    word, module = types.of(verb), ModuleType("stub_of_a_test")
+    sys.modules[module.__name__] = module  # where the names in annotations are looked for
+    vars(module).update({each: getattr(typing, each) for each in typing.__all__})
+    text = types.text()
+    exec(compile(text, "stub", "exec", dont_inherit=True), vars(module))
+    kind = eval(word, vars(module))
+    as_told = msgspec.convert(value, kind)
+    assert msgspec.to_builtins(as_told) == value
+    for each in value if isinstance(value, list) else [value]:
+        named = vars(module)[word.removeprefix("list[").removesuffix("]")]
+        assert named.__required_keys__ <= each.keys() <= named.__annotations__.keys()
+
+
+@pytest.mark.parametrize(
+    ("path", "command"),
+    [
+        pytest.param(path, command, id=" ".join(path))
+        for path, command in with_json()
+        if path not in [each for each, _ in CALLS] and path[0] not in verbs.STARTS
+    ],
+)
+def test_a_function_gives_the_value_that_its_verb_prints(path, command, monkeypatch):
+    """Those that need a cloud, a store or a data program: whatever the verb prints, with --json."""
+    printed = {"of": path, "value": [1, None, "<text>"]}
+
+    def verb(typed):
+        assert "--json" in typed
+        if (tuple(path)) in calling._LINE_BY_LINE:
+            console.out(msgspec.json.encode(printed).decode())
+        else:
+            console.out_json(printed)
+        return 0
+
+    monkeypatch.setattr("jobs.cli.call", verb)
+    given = {each.name: sample(each)[0] for each in words_of(command, path[0]) if each.is_required}
+    expected = [printed] if tuple(path) in calling._LINE_BY_LINE else printed
+    assert function_of(path)(**given) == expected
+
+
+def test_every_verb_with_a_typed_value_is_called():
+    assert VALUES.keys() - {"env ls"} <= {" ".join(path) for path, _ in CALLS}
 
 
 def _steady(value):
@@ -203,7 +252,9 @@ def test_the_traceback_of_a_mistake_shows_the_hint_and_no_frame_of_the_command_l
         trainyard.show("nope", env=launching.env_file)
     assert caught.value.__notes__ == [f"hint: {caught.value.hint}"]
     shown = "".join(traceback.format_exception(caught.value))
-    assert "/jobs/" not in shown
+    frames = traceback.extract_tb(caught.value.__traceback__)
+    ours = [Path(each.filename).name for each in frames if "/jobs/" in each.filename]
+    assert ours == ["calling.py"]
     assert shown.endswith(f"{caught.value.message}\n{caught.value.__notes__[0]}\n")
 
 

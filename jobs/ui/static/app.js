@@ -4,8 +4,9 @@
 const MOST_LINES = 5000;
 const CURVES_EVERY_MS = 3000;
 const NOW_EVERY_MS = 2000;
-// Paul Tol's "bright" scheme, for eyes that see colours otherwise; dashes tell lines apart, too.
-const COLOURS = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#888888"];
+// Colours are those of colours.css, for light and dark; dashes tell lines apart, too.
+const NUM_COLOURS = 7;
+const colourOf = (number) => getComputedStyle(document.documentElement).getPropertyValue(`--series-${number % NUM_COLOURS}`).trim();
 const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3]];
 
 function watchLog(log) {
@@ -22,7 +23,7 @@ function watchLog(log) {
       line.className = "line";
       line.title = ts;
       line.textContent = hasRanks ? `[${rank}] ${text}` : text;
-      if (hasRanks) line.dataset.rank = rank % COLOURS.length;
+      if (hasRanks) line.dataset.rank = rank % NUM_COLOURS;
       added.append(line);
     }
     log.append(added);
@@ -91,8 +92,8 @@ function drawChart(chart, width, colour) {
     legend: { show: chart.series.length > 1 },
     cursor: { sync: { key: "curves" } },
     series: [{ label: chart.axis }, ...chart.series.map((each, number) => ({
-      label: each.name, stroke: COLOURS[number % COLOURS.length], width: 2, spanGaps: true,
-      dash: DASHES[Math.floor(number / COLOURS.length) % DASHES.length],
+      label: each.name, stroke: () => colourOf(number), width: 2, spanGaps: true,
+      dash: DASHES[Math.floor(number / NUM_COLOURS) % DASHES.length],
       points: { show: each.at.length === 1 },
     }))],
   }, aligned(chart.series), plot);

@@ -26,6 +26,7 @@ from azure.storage.blob import (
     generate_container_sas,
 )
 
+from tests.busy import Bound
 from tests.fakes.azureml.certificates import Authority
 from tests.fakes.azureml.messages import Reply, Request
 from tests.ports import free_port
@@ -72,12 +73,12 @@ class Blobs:
         env = {**os.environ, "AZURITE_ACCOUNTS": accounts}
         with (self._folder / "azurite.log").open("wb") as log:
             self._process = subprocess.Popen(self._argv, env=env, stdout=log, stderr=log)
-        deadline = time.monotonic() + START_TIMEOUT_S
+        bound = Bound(START_TIMEOUT_S)
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
             except OSError:
-                alive = self._process.poll() is None and time.monotonic() < deadline
+                alive = self._process.poll() is None and not bound.is_passed()
                 assert alive, (self._folder / "azurite.log").read_text()
                 time.sleep(0.02)
             else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import requests
 from azure.core.exceptions import ResourceNotFoundError
 
+from tests.busy import wait_until
 from tests.fakes.azureml.fake import FakeAzure
 
 API_VERSION = "2025-01-01-preview"
@@ -101,7 +101,4 @@ class Client:
 
 def wait_for(is_so: Callable[[], bool]) -> None:
     """Block until this holds."""
-    deadline = time.monotonic() + 200
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(is_so, 200)

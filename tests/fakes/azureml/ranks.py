@@ -18,6 +18,7 @@ from jobs.engines.azure_ml.code_listing import SHAPE_FILE, code_name, list_file
 from jobs.engines.azure_ml.node_job import SNAPSHOT_FILE, node_command, snapshot_file
 from jobs.engines.azure_ml.request import job_request
 from jobs.rank.code import LIST_FILE
+from tests.busy import Bound
 from tests.fakes.azureml.client import Client
 from tests.fakes.azureml.fake import FakeAzure
 from tests.fakes.azureml.records import Job
@@ -111,14 +112,14 @@ class Ranks:
 
     def wait_for_line(self, run: str, line: str, name: str = "std_log_process_0.txt") -> None:
         """Block until a rank has written a line."""
-        deadline = time.monotonic() + 300
+        bound = Bound(300)
         while True:
             try:
                 if line in self.log(run, name):
                     return
             except ResourceNotFoundError:
                 pass
-            assert time.monotonic() < deadline, f"{run} never wrote {line!r}"
+            bound.check(f"{run} never wrote {line!r}")
             time.sleep(0.1)
 
     def record(self, run: str, rank: int = 0, attempt: int = 1) -> dict[str, Any]:

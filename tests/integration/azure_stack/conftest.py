@@ -149,9 +149,9 @@ def new_project(tmp_path: Path) -> Iterator[Callable[[str], CloudProject]]:
         yield lambda stack: closing.enter_context(fresh_project(tmp_path / stack, stack))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CloudProject]:
-    """One project with a stack `dev` for all tests of a module."""
+    """One project with a stack `dev` for all tests of a process."""
     with fresh_project(tmp_path_factory.mktemp("standing") / "dev", "dev") as made:
         yield made
 

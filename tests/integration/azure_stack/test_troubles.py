@@ -125,7 +125,7 @@ NEEDS_ACTION = {
 
 
 @pytest.mark.faults
-def test_a_cluster_whose_deletion_azure_refuses_is_deleted_by_az_and_forgotten(new_project):
+def test_a_cluster_whose_deletion_azure_refuses_is_deleted_by_az_as_the_stand_in_says(new_project):
     """As docs/azure.md says, for a changed size and for a destroy."""
     project = new_project("dev")
     project.up()

@@ -150,8 +150,10 @@ def test_what_azure_took_back_goes_on_as_the_same_run(launch: AzureLaunch, gate:
     assert [each["name"] for each in shown["attempts"]] == [f"{run}.1", f"{run}.2"]
 
 
-def test_a_wait_resumes_but_no_more_often_than_allowed(launch: AzureLaunch, gate: Path) -> None:
-    """As the stand-in says: nobody has quoted Azure's words for a lost node."""
+def test_a_wait_resumes_but_no_more_often_than_allowed_as_the_stand_in_says(
+    launch: AzureLaunch, gate: Path
+) -> None:
+    """Nobody has quoted Azure's words for a lost node."""
     launch.azure.script(JobTrouble(what="node failure", when="step 5 of 0", times=2))
     job = write_job(launch, retries=1, gate=gate)
     run = launch.type("run", job, "-y", "-d").out.split()[0]

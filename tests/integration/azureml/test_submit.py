@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from jobs.engines.azure_ml.intents import INTENT
+from tests.busy import wait_until
 from tests.fakes.azure_launch import CRASHES, AzureLaunch, Crash
 from tests.fakes.azureml import (
     FakeAzure,
@@ -376,8 +376,5 @@ def test_a_job_whose_launch_died_is_listed_though_nobody_types_it_again(
     (run_dir,) = launch.run_dirs()
     listed = json.loads(launch.type("show", run_dir.name, "--json").out)
     assert listed["id"] == run_dir.name
-    deadline = time.monotonic() + 200
-    while not (started := jobs_of(launch.azure) - before):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    assert started == {run_dir.name}
+    wait_until(lambda: jobs_of(launch.azure) - before, 200)
+    assert jobs_of(launch.azure) - before == {run_dir.name}

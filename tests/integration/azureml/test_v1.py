@@ -7,7 +7,6 @@ import os
 import shlex
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from jobs.engines.azure_ml_v1.engine import AzureMlV1Engine
 from jobs.engines.azure_ml_v1.run_configuration import read_request, v1_request
 from jobs.engines.azure_ml_v1.session import WORKER, Session
 from jobs.runs.selection import Selection
+from tests.busy import wait_until
 from tests.fakes.azure_launch import AzureLaunch
 from tests.fakes.azureml import FakeAzure, RequestTrouble, firewall, forbidden, lost_reply
 from tests.fakes.cloud_stack import IMAGE, make_cloud_environment
@@ -241,10 +241,7 @@ def test_a_launch_that_is_killed_while_its_job_is_sent_starts_one_run(
     program = "import sys; from jobs.cli import main; sys.exit(main())"
     typed = [sys.executable, "-c", program, *map(str, words), "--env", str(launch.env_file)]
     with subprocess.Popen(typed, env=launch.environ, stderr=subprocess.DEVNULL) as killed:
-        deadline = time.monotonic() + 60
-        while not azure.requests(path=path):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: azure.requests(path=path), 60)
         killed.kill()
     # What it had started goes on: the request is carried out.
     again = launch.type(*words)

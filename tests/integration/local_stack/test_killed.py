@@ -79,7 +79,7 @@ def timed_up(project):
 @pytest.mark.parametrize(
     ("victim", "num_kills"),
     [
-        ("group", 3),
+        ("group", 1),
         pytest.param("group", 10, marks=pytest.mark.faults),
         pytest.param("cli", 10, marks=pytest.mark.faults),
     ],

@@ -1,6 +1,5 @@
 """What runs before tell of the next one: its speed, its work, and the layout that keeps a wish."""
 
-import random
 from math import exp, isfinite, sqrt
 
 import msgspec
@@ -26,6 +25,7 @@ from jobs.stacks.cost import money_text
 from tests.fakes.blob_store import MemoryStore
 from tests.fakes.cloud_stack import make_cloud_environment
 from tests.fakes.gangs import make_cluster, make_environment, make_spec
+from tests.seeds import dice
 
 RUN = "20261123-120000-{:04d}"
 SIZE = "Standard_NC24s_v3"
@@ -435,7 +435,7 @@ def test_what_is_no_run_in_the_store_is_passed_over(tmp_path, content):
 
 
 def test_figures_of_anybody_never_break_a_forecast(tmp_path):
-    source = random.Random(3)
+    source = dice(3)
     environment = replace(make_environment(tmp_path), clusters={"gpu": GPUS, "cpu": CPUS})
     for _ in range(150):
         cluster = source.choice(["gpu", "cpu"])

@@ -81,10 +81,12 @@ def test_show_says_which_checkpoints_there_are_and_how_to_go_on(launching: Launc
     ]
     shown = launching.type("show", run, "--json").json()["checkpoints"]
     assert (shown["count"], shown["newest"]["step"], shown["newest"]["bytes"]) == (2, 40, size)
+    assert [each["step"] for each in shown["all"]] == [40, 20]
     done = launching.add_run()
     assert launching.type("show", done, "--json").json()["checkpoints"] == {
         "count": 0,
         "newest": None,
+        "all": [],
     }
     write_checkpoint(launching.workspace / "runs" / done, 60)
     assert "to go on" not in launching.type("show", done).out

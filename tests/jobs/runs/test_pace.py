@@ -1,6 +1,5 @@
 """The time left of runs that warm up, evaluate, stall and begin again, by a clock of their own."""
 
-import random
 from dataclasses import dataclass
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from jobs.runs.outlook import outlook, share_text
 from jobs.runs.pace import Pace, Place, pace_of
 from jobs.runs.progress import Progress
+from tests.seeds import dice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class Run:
 
     def places(self, seed: int) -> list[Place]:
         """Every place that it passes; the last one is its end."""
-        rng, now_s, done = random.Random(seed), 0.0, 0
+        rng, now_s, done = dice(seed), 0.0, 0
         found = [Place(time_s=now_s, done=None)]
         now_s += self.start_s
         if self.tells_its_start:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from jobs.runs.pace import Place
 from jobs.runs.steady import LEAST_WINDOWS, MOST_WINDOWS, steady
+from tests.seeds import dice
 
 
 def places(rates, *, gap_s=2.0, begin_s=100.0):
@@ -28,7 +27,7 @@ def test_an_even_run_has_its_rate_and_no_warm_up():
 
 
 def test_a_slow_beginning_is_left_out_whatever_its_length():
-    rng = random.Random(4)
+    rng = dice(4)
     for slow in range(1, 7):
         beginning = [30.0 + 3 * at for at in range(slow)]
         rest = [rng.gauss(60.0, 0.6) for _ in range(20)]
@@ -70,7 +69,7 @@ def test_an_attempt_that_nobody_announced_begins_where_less_is_done():
 
 
 def test_many_places_are_joined_to_at_most_twenty_windows():
-    rng = random.Random(7)
+    rng = dice(7)
     found = steady(places([rng.gauss(50.0, 1.0) for _ in range(207)]))
     assert found is not None
     assert 10 <= found.num_windows <= MOST_WINDOWS
@@ -78,7 +77,7 @@ def test_many_places_are_joined_to_at_most_twenty_windows():
 
 
 def test_the_interval_holds_the_middle_of_what_is_measured_in_nineteen_of_twenty_cases():
-    rng = random.Random(11)
+    rng = dice(11)
     held = 0
     for _ in range(400):
         found = steady(places([rng.gauss(50.0, 2.0) for _ in range(12)]))

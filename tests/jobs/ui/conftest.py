@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import http.client
 import shutil
-import socket
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import uvicorn
 
 from jobs.engines.local.engine import LocalEngine
 from jobs.ui.pages import make_pages
 from jobs.ui.reading import Reading
-from tests.busy import how_busy
+from jobs.ui.server import listen, make_server
+from tests.busy import HANG_S, wait_until
 from tests.fakes.launching import FakeEngine
 
 TOKEN = "the-one-time-token"
@@ -29,21 +27,16 @@ class Served:
     """The pages at a port of loopback, entered by a client that keeps its cookie."""
 
     def __init__(self, env_file: Path, port: int = 0) -> None:
-        self._socket = socket.create_server(("127.0.0.1", port))
+        self._socket = listen(port)
         self.port = self._socket.getsockname()[1]
         self.origin = f"http://127.0.0.1:{self.port}"
         self.address = f"{self.origin}/?token={TOKEN}"
         self.cookie = ""
         pages = make_pages(Reading(env_file), port=self.port, token=TOKEN)
-        config = uvicorn.Config(
-            pages, log_level="error", lifespan="off", timeout_graceful_shutdown=1
-        )
-        self._server = uvicorn.Server(config)
+        self._server = make_server(pages)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]})
         self._thread.start()
-        until_s = time.monotonic() + START_S * how_busy()
-        while not self._server.started and time.monotonic() < until_s:
-            time.sleep(0.01)
+        wait_until(lambda: self._server.started, START_S)
 
     def ask(
         self, path: str, *, method: str = "GET", body: str | None = None, **headers: str
@@ -53,7 +46,7 @@ class Served:
         if body is not None:
             usual |= {"content-type": "application/x-www-form-urlencoded", "origin": self.origin}
         named = usual | {name.replace("_", "-"): value for name, value in headers.items()}
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30 * how_busy())
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=HANG_S)
         sent = {name: value for name, value in named.items() if value}
         connection.request(method, path, body, headers=sent)
         answer = connection.getresponse()
@@ -72,7 +65,7 @@ class Served:
     def end(self) -> None:
         """End the server, with its connections."""
         self._server.should_exit = self._server.force_exit = True
-        self._thread.join(START_S * how_busy())
+        self._thread.join(HANG_S)
         self._socket.close()
 
 
@@ -109,7 +102,7 @@ def chromium() -> Iterator[Any]:
 def page(chromium, served) -> Iterator[Any]:
     """A page of a browser that has entered; what it complains of fails the test."""
     context = chromium.new_context(viewport={"width": 1200, "height": 900})
-    context.set_default_timeout(5_000 * min(how_busy(), 4))
+    context.set_default_timeout(HANG_S * 1000)
     opened = context.new_page()
     problems: list[str] = []
     opened.on("pageerror", lambda error: problems.append(str(error)))

@@ -163,7 +163,7 @@ def test_an_action_is_shown_asked_and_done(written, page, served):
     page.get_by_label("Job").fill(job)
     page.get_by_label("Changes").fill("env.A=b\nnodes=2")
     page.get_by_role("button", name="Show the plan").click()
-    typed = f"launch run --set=env.A=b --set=nodes=2 --env={written.env_file} -- {job}"
+    typed = f"launch run --set=env.A=b --set=nodes=2 --env={written.env_file} {job}"
     assert page.locator(".command").inner_text() == typed
     assert FakeEngine.submitted == []
     page.get_by_role("button", name="Do it").click()
@@ -240,7 +240,7 @@ def test_every_page_serves_everybody(written, chromium, served, scheme):
     place = f"/runs/file/{run}"
     paths = ["/runs", place, f"/compare?run=file/{run}", f"{place}/diff?with={run}", "/jobs"]
     paths += ["/datasets", "/clusters", "/environments", "/environments/file", "/doctor"]
-    paths += [f"/act?word=cancel&word=--env={written.env_file}&word={run}", "/act?word=rm"]
+    paths += [f"/act?place=file&word=cancel&word={run}", "/act?word=rm"]
     context = chromium.new_context(color_scheme=scheme, viewport={"width": 390, "height": 800})
     page = context.new_page()
     page.goto(served.address)

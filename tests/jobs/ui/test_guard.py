@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import http.client
+import socket
 from urllib.parse import urlencode
 
 import pytest
 from starlette.routing import Mount
 
+from jobs.contracts.errors import EnvironmentFailure
 from jobs.ui.guard import HEADERS
 from jobs.ui.pages import Pages, make_pages
 from jobs.ui.reading import Reading
+from jobs.ui.server import listen
+from tests.busy import HANG_S
 from tests.jobs.ui.conftest import TOKEN
 
-PATHS = {"place": "file", "run": "last", "path": "model.pt"}
+PATHS = {"place": "file", "run": "last", "path": "model.pt", "ref": "digits@1", "number": "1"}
 
 
 def every_path() -> list[tuple[str, str]]:
@@ -61,6 +65,55 @@ def test_the_token_is_for_one_browser(served):
     assert served.ask("/runs").status == 200
 
 
+def test_a_look_at_the_head_of_the_address_leaves_it_unused(served):
+    """As chat programs and mail programs do with an address that somebody pastes."""
+    head = served.ask(f"/?token={TOKEN}", method="HEAD")
+    assert (head.status, "set-cookie" in head.headers) == (403, False)
+    served.enter()
+
+
+def test_the_used_address_leads_the_browser_that_is_in_to_the_runs(served):
+    served.enter()
+    again = served.ask(f"/?token={TOKEN}")
+    assert (again.status, again.headers["location"]) == (307, "/runs")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["cancel", "--stack=local", "--stack=prod", "last"], "--stack=local"),
+        (["cancel", "--env=/tmp/other.json", "last"], "--env=/tmp/other.json"),
+        (["run", "-s", "prod", "digits"], "-s"),
+    ],
+)
+def test_words_of_another_environment_are_neither_planned_nor_obeyed(written, served, words, says):
+    from tests.fakes.launching import FakeEngine
+
+    written.add_run()
+    served.enter()
+    submitted = list(FakeEngine.submitted)
+    fields = urlencode([("place", "file"), *(("word", word) for word in words)])
+    for answer in (
+        served.ask(f"/act?{fields}"),
+        served.ask("/act", method="POST", body=fields),
+    ):
+        assert answer.status == 400
+        assert f"no page does `launch {words[0]} {says}`" in answer.text
+    assert (FakeEngine.cancelled, FakeEngine.submitted) == ([], submitted)
+
+
+@pytest.mark.parametrize("place", ["", "elsewhere"])
+def test_an_action_is_of_an_environment_that_is_shown(written, served, place):
+    from tests.fakes.launching import FakeEngine
+
+    run = written.add_run()
+    served.enter()
+    fields = urlencode([("place", place), ("word", "cancel"), ("word", run)])
+    assert served.ask(f"/act?{fields}").status == 404
+    assert served.ask("/act", method="POST", body=fields).status == 404
+    assert FakeEngine.cancelled == []
+
+
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:{port}", "127.0.0.1:1", "127.0.0.1", ""]
 )
@@ -75,13 +128,18 @@ def test_a_name_that_was_bound_anew_gets_nothing(served, host):
 def test_no_other_page_can_act(written, served, origin):
     run = written.add_run()
     served.enter()
-    body = urlencode([("word", "cancel"), ("word", f"--env={written.env_file}"), ("word", run)])
+    body = urlencode([("word", "cancel"), ("place", "file"), ("word", run)])
     answer = served.ask("/act", method="POST", body=body, origin=origin)
     assert answer.status == 403
     from tests.fakes.launching import FakeEngine
 
     assert FakeEngine.cancelled == []
-    assert served.ask("/act", method="POST", body=body).status == 200
+    done = served.ask("/act", method="POST", body=body)
+    assert done.status == 303
+    assert FakeEngine.cancelled == [run]
+    # Loading the page again does nothing again.
+    for _ in range(2):
+        assert served.ask(done.headers["location"]).status == 200
     assert FakeEngine.cancelled == [run]
 
 
@@ -97,8 +155,28 @@ def test_no_other_page_can_read(served):
     assert "frame-ancestors 'none'" in policy
 
 
-def test_it_listens_on_loopback_alone(served):
-    assert served._socket.getsockname()[0] == "127.0.0.1"
+REUSE = [(), (socket.SO_REUSEADDR,), (socket.SO_REUSEPORT,)]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+@pytest.mark.parametrize("options", REUSE, ids=["plain", "SO_REUSEADDR", "SO_REUSEPORT"])
+def test_the_port_is_ours_before_the_address_is_told(host, options):
+    """Before uvicorn runs: nobody else may listen there, and who connects waits for the answer."""
+    with listen(0) as listening:
+        address = listening.getsockname()
+        assert address[0] == "127.0.0.1"
+        with socket.create_connection(address), socket.socket() as second:
+            for each in options:
+                second.setsockopt(socket.SOL_SOCKET, each, 1)
+            with pytest.raises(OSError, match="in use"):
+                second.bind((host, address[1])) or second.listen()
+
+
+def test_a_port_in_use_is_named():
+    with listen(0) as listening:
+        port = listening.getsockname()[1]
+        with pytest.raises(EnvironmentFailure, match=f"^port {port} cannot be served: Address al"):
+            listen(port)
 
 
 def test_other_users_are_not_told_the_address_by_the_browsers_arguments(tmp_path, monkeypatch):
@@ -120,7 +198,7 @@ def test_other_users_are_not_told_the_address_by_the_browsers_arguments(tmp_path
 
 def test_a_broken_request_ends_its_connection_only(served):
     served.enter()
-    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=HANG_S)
     connection.sock = None
     connection.connect()
     connection.sock.sendall(b"GET /runs HTTP/1.1\r\nhost: \xff\xfe\r\n\r\n")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jobs.contracts.spec import LogLine
 from jobs.ui.live import MOST_AT_ONCE, TAIL, Position
-from tests.busy import how_busy
+from tests.busy import HANG_S
 
 
 def line(ts: int, rank: int, text: str) -> LogLine:
@@ -151,7 +151,7 @@ def test_fifty_broken_connections_lose_no_line(written, served, monkeypatch):
 def served_stream(served, run, last_id):
     import http.client
 
-    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=20 * how_busy())
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=HANG_S)
     headers = {"host": f"127.0.0.1:{served.port}", "cookie": served.cookie}
     connection.request(
         "GET",

@@ -7,12 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.busy import wait_until
 from tests.fakes.azureml import Deviation
 from tests.fakes.one_azure.proof import OPTIONS, Proof
 from tests.pulumi_project import REPO
@@ -96,15 +95,8 @@ def begin(proof: Proof, folder: Path, *words: str) -> subprocess.Popen[bytes]:
 
 
 def wait_for_step(proof: Proof, name: str) -> None:
-    wait_until(lambda: name in json.loads((proof.folder / "record.json").read_text())["steps"])
+    wait_until(lambda: name in json.loads((proof.folder / "record.json").read_text())["steps"], 200)
 
 
 def wait_for_typed(proof: Proof, words: str) -> None:
-    wait_until(lambda: words in (proof.folder / "log.txt").read_text())
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 200
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_until(lambda: words in (proof.folder / "log.txt").read_text(), 200)

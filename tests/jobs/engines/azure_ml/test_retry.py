@@ -26,7 +26,7 @@ from tests.fakes.gangs import make_spec
 
 SOON = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
 PREEMPTED = "PreemptionError: Nodes of this job got pre-empted."
-LOST = "Node x became unusable"  # as the stand-in says: nobody has quoted Azure's words
+LOST = "Node x became unusable"  # nobody has quoted Azure's words
 
 
 HOST = "https://management.azure.com"
@@ -71,7 +71,7 @@ def attempts(*messages: str, status: str = "Failed") -> list[Attempt]:
         (job(limit_s=659), attempts(PREEMPTED), None),
     ],
 )
-def test_an_attempt_is_due_by_cause_number_and_time_left(
+def test_an_attempt_is_due_by_cause_number_and_time_left_as_the_stand_in_says(
     spec: JobSpec, before: list[Attempt], expected: NextAttempt | None
 ) -> None:
     assert next_attempt(spec, before, SOON) == expected

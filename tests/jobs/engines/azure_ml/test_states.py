@@ -1,7 +1,7 @@
 """Azure ML's words about a job, as states of ours.
 
 Words that somebody has quoted are in test_public_messages.py; those here are the stand-in's, which
-are guessed in their style, where no source is named.
+are guessed in their style, where a test's name says so; states are those of the service's own table.
 """
 
 from __future__ import annotations
@@ -198,7 +198,9 @@ QUOTA = {"error": {"code": "ClusterCoreQuotaReached", "message": "Maximum allowe
         ({"scaleSettings": {"maxNodeCount": 2}}, None),
     ],
 )
-def test_a_waiting_job_says_what_for(properties: dict[str, Any], expected: str | None) -> None:
+def test_a_waiting_job_says_what_for_as_the_stand_in_says(
+    properties: dict[str, Any], expected: str | None
+) -> None:
     assert why_it_waits("gpu", properties, is_building=False) == expected
 
 

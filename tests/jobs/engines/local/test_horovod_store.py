@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from jobs.engines.local.horovod_store import MAX_KEYS, MAX_VALUE_BYTES, RendezvousServer
-from tests.busy import Bound
+from tests.busy import HANG_S, Bound
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def server() -> Iterator[RendezvousServer]:
 
 
 def ask(server: RendezvousServer, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
-    client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=HANG_S)
     try:
         client.request(method, path, body=body or None)
         answer = client.getresponse()
@@ -41,7 +41,7 @@ def test_key_is_absent_until_it_is_put_and_after_it_is_deleted(server: Rendezvou
 
 
 def test_many_requests_share_a_connection(server: RendezvousServer) -> None:
-    client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=HANG_S)
     for number in range(50):
         client.request("PUT", f"/scope/{number}", body=b"%d" % number)
         assert client.getresponse().read() == b""
@@ -67,7 +67,7 @@ def test_many_requests_share_a_connection(server: RendezvousServer) -> None:
 def test_what_is_no_request_is_refused_and_the_server_lives_on(
     server: RendezvousServer, sent: bytes, answer: int
 ) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=HANG_S) as client:
         client.sendall(sent)
         told = b""
         with contextlib.suppress(ConnectionResetError):  # it hangs up on what it has not read
@@ -96,7 +96,7 @@ def test_number_of_keys_is_bounded(server: RendezvousServer) -> None:
 
 
 def test_value_of_a_client_that_was_killed_is_not_stored(server: RendezvousServer) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=HANG_S) as client:
         client.sendall(b"PUT /a HTTP/1.1\r\nContent-Length: 10\r\n\r\nhalf")
         client.shutdown(socket.SHUT_WR)
         assert client.recv(1) == b""

@@ -19,6 +19,7 @@ from jobs.engines.local import rendezvous, torch_store
 from jobs.engines.local.containers import Containers
 from jobs.engines.local.launchers import GangRequest, gang_request
 from jobs.engines.local.rendezvous import Rendezvous
+from tests.busy import HANG_S
 from tests.fakes.gangs import make_cluster, make_spec
 from tests.fakes.sockets import Listener, listeners
 
@@ -71,7 +72,7 @@ def test_horovods_is_served_by_this_process_until_it_is_closed() -> None:
     port = int(made.environment["HOROVOD_GLOO_RENDEZVOUS_PORT"])
     assert made.environment["HOROVOD_GLOO_RENDEZVOUS_ADDR"] == "127.0.0.1"
     assert int(made.environment["MASTER_PORT"]) != port
-    client = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    client = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG_S)
     client.request("GET", "/global/0")
     assert (made.helper, client.getresponse().status) == (None, 404)
     client.close()

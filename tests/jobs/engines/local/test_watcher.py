@@ -15,6 +15,7 @@ from jobs.engines.local.queue import Slots
 from jobs.host.processes import MARK, read_process
 from jobs.runs import supervision
 from jobs.runs.store import RunEvent, append_event, read_events
+from tests.busy import HANG_S
 
 # A supervisor that does nothing but what the test says, and its watcher.
 START = """
@@ -60,7 +61,7 @@ def start(run_dir: Path, program: str) -> subprocess.Popen[str]:
 def watch(run_dir: Path, program: str) -> str:
     """Watch over a supervisor of this program; gives what they wrote."""
     with start(run_dir, program) as watcher:
-        told, _ = watcher.communicate(timeout=60)
+        told, _ = watcher.communicate(timeout=HANG_S)
     assert watcher.returncode == 0
     assert Slots(run_dir.parent.parent, "cpu").holders() == []
     return told
@@ -153,7 +154,7 @@ while True:
         _wait_until_ignored(watcher.pid, signal.SIGHUP)
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
             os.kill(watcher.pid, number)
-        assert watcher.communicate(timeout=60)[0] == "told\n"
+        assert watcher.communicate(timeout=HANG_S)[0] == "told\n"
     assert watcher.returncode == 0
 
 

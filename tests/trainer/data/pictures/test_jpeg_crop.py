@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-import random
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import addressof, create_string_buffer
 
 import pytest
 from PIL import Image
 
+from tests.seeds import dice
 from trainer.common.errors import TrainingError
 from trainer.data.pictures.crops import Crop, random_crop
 from trainer.data.pictures.jpeg_crop import open_cropper
@@ -26,7 +26,7 @@ def cropper(tmp_path_factory):
 
 def picture(width: int, height: int, seed: int, mode: str = "RGB"):
     """Soft colours with some noise: edges, flat parts and saturated ones."""
-    small = random.Random(seed).randbytes((width // 7 + 2) * (height // 7 + 2) * 3)
+    small = dice(seed).randbytes((width // 7 + 2) * (height // 7 + 2) * 3)
     soft = Image.frombytes("RGB", (width // 7 + 2, height // 7 + 2), small)
     soft = soft.resize((width, height), Image.Resampling.BICUBIC)
     noise = Image.effect_noise((width, height), 40).convert("RGB")
@@ -47,7 +47,7 @@ def cut(cropper, data: bytes, crop: Crop, side: int) -> bytes | None:
 
 @pytest.mark.parametrize("subsampling", SUBSAMPLINGS)
 def test_every_square_is_what_the_whole_picture_has_there(cropper, subsampling):
-    rng = random.Random(subsampling)
+    rng = dice(subsampling)
     for number in range(60):
         width, height = rng.randint(8, 120), rng.randint(1, 120)
         quality = rng.choice([30, 75, 92, 100])
@@ -74,8 +74,9 @@ def test_grey_is_three_equal_colours(cropper):
 def test_resized_parts_are_those_of_another_antialiased_filter(cropper, width, height, side):
     data = encoded(picture(width, height, 2), quality=92)
     whole = Image.open(io.BytesIO(data))
-    for number in range(20):
-        crop = random_crop(width, height, random.Random(number))
+    rng = dice("parts")
+    for _ in range(20):
+        crop = random_crop(width, height, rng)
         part = whole.crop(crop.box).resize((side, side), Image.Resampling.BILINEAR)
         if crop.is_flipped:
             part = part.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
@@ -86,7 +87,8 @@ def test_resized_parts_are_those_of_another_antialiased_filter(cropper, width, h
 
 def test_threads_change_nothing(cropper):
     data = encoded(picture(200, 150, 3))
-    crops = [random_crop(200, 150, random.Random(number)) for number in range(200)]
+    rng = dice("crops")
+    crops = [random_crop(200, 150, rng) for _ in range(200)]
     alone = [cut(cropper, data, crop, 32) for crop in crops]
     with ThreadPoolExecutor(8) as threads:
         assert list(threads.map(lambda crop: cut(cropper, data, crop, 32), crops)) == alone

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import random
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.seeds import dice
 from trainer.common.errors import TrainingError
 from trainer.data.disk.events import Events
 from trainer.data.prepare.fetch import fetch_archives
 from trainer.data.prepare.published import COCO, HYMENOPTERA, IMAGENET, MNIST, Archive, Checksum
 
-CONTENT = random.Random(3).randbytes(3_000_000)
+CONTENT = dice(3).randbytes(3_000_000)
 
 
 @dataclass

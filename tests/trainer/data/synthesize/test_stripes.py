@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from tests.busy import HANG_S
 from trainer.common.errors import TrainingError
 from trainer.data.pictures.splits import open_splits
 from trainer.data.synthesize import stripes
@@ -72,7 +73,7 @@ def test_processes_that_make_the_same_set_at_once_all_succeed(tmp_path):
     argv = [sys.executable, "-m", "trainer.data.synthesize.stripes", "--to", str(tmp_path / "set")]
     argv += ["--classes", "2", "--train", "40", "--val", "4", "--size", "48"]
     makers = [subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    said = {maker.communicate(timeout=60)[0] for maker in makers}
+    said = {maker.communicate(timeout=HANG_S)[0] for maker in makers}
     assert [maker.returncode for maker in makers] == [0, 0, 0]
     assert said == {f"40 training and 4 validation pictures in {tmp_path / 'set'}\n"}
     assert [path.name for path in tmp_path.iterdir()] == ["set"]
