@@ -503,7 +503,6 @@ def moved(
     }
 
 
-@pytest.mark.faults
 def test_figures_of_full_size_pictures_are_those_of_fp32(learnt, zygote, shapes, tmp_path):
     data = full_size(shapes, tmp_path / "large")
     weights = learnt.folder / "outputs" / "model" / "maskrcnn.safetensors"
