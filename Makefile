@@ -9,6 +9,8 @@ BIN = .venv/bin
 PROVE ?=
 # Whose mutants `make mutants` plants, by the beginnings of modules (jobs/rank infra); else all.
 MUTANTS ?=
+# The page of docs/benchmarks that `make bench` writes (foresight); else all.
+PAGE ?=
 
 # The Python of `make gpu`, with the pytorch image's packages and timm; else that of its runtime.
 GPU_PYTHON ?= $$($(BIN)/launch image path pytorch)
@@ -44,7 +46,7 @@ docs:
 
 bench: setup
 	@$(BARE) tests.environments.testbed
-	$(BIN)/python -m tests.bench
+	$(BIN)/python -m tests.bench $(if $(PAGE),--page $(PAGE))
 
 faults: setup
 	@$(BARE) tests.environments.testbed

@@ -43,7 +43,8 @@ def call(words: Sequence[str]) -> Any:
 
     Gives the value that `--json` prints where it is among the words, a list where it prints one a
     line, else the text. Raises LaunchError as the verb does, and where it gave nothing but an
-    exit code; its hint is a note, which a traceback shows, its `value` what was printed before.
+    exit code (KeyboardInterrupt for that of an interruption); its hint is a note, which a
+    traceback shows, its `value` what was printed before.
     """
     from jobs.cli import call as call_verb
 
@@ -59,7 +60,9 @@ def call(words: Sequence[str]) -> Any:
         raise error.with_traceback(None) from None
     if told.values:
         return told.values[0]
-    if code not in (ExitCode.SUCCEEDED, ExitCode.INTERRUPTED) and not told.lines:
+    if code == ExitCode.INTERRUPTED and not told.lines:
+        raise KeyboardInterrupt  # the verb heard it, and had nothing to give
+    if code != ExitCode.SUCCEEDED and not told.lines:
         what = told.warnings[-1] if told.warnings else f"`{words[0]}` ended with {code}"
         error = LaunchError(what)
         error.exit_code = ExitCode(code) if code in list(ExitCode) else ExitCode.ENVIRONMENT

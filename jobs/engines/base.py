@@ -275,6 +275,22 @@ class Engine(Protocol):
         """
         ...
 
+    def watch(
+        self,
+        handle: RunHandle,
+        ranks: Sequence[int] | None,
+        *,
+        since: str | None = None,
+        tail: int | None = None,
+        grep: Pattern[str] | None = None,
+    ) -> Iterator[Iterator[LogLine]]:
+        """Yield looks without end: the first has the lines of `logs`, each further one what is new.
+
+        For who looks when it suits him. A look is to be taken to its end before the next one, and
+        reads by byte range; once one has raised an error, `watch` is to be called anew.
+        """
+        ...
+
     def cancel(self, handle: RunHandle) -> None:
         """End the run; silent when it is already over."""
         ...

@@ -9,6 +9,8 @@ from math import hypot, inf, sqrt
 
 from jobs.foresight.predict import NINE_OF_TEN
 from jobs.foresight.work import (
+    RESTARTS,
+    TRAINING,
     Band,
     Forecast,
     Limit,
@@ -32,7 +34,7 @@ def forecast(work: Work, place: Place, nodes: int, speed: Speed) -> Forecast:
         low=min(each.low for each in rates.values()),
         high=min(each.high for each in rates.values()),
     )
-    time_s, restarts = _time(work, place, nodes, rate)
+    time_s, restarts, parts = _time(work, place, nodes, rate)
     hours = time_s.times(nodes / 3600) if time_s else None
     return Forecast(
         cluster=place.cluster,
@@ -47,6 +49,7 @@ def forecast(work: Work, place: Place, nodes: int, speed: Speed) -> Forecast:
         restarts=restarts,
         why_wide=speed.why_wide,
         source=speed.source,
+        parts=parts,
     )
 
 
@@ -154,10 +157,12 @@ def _binding(work: Work, place: Place, nodes: int, rates: Rates, speed: Speed) -
     return max(gains, key=gains.__getitem__)
 
 
-def _time(work: Work, place: Place, nodes: int, rate: Band) -> tuple[Band | None, float]:
-    """Compute the time from the request to the end, and the restarts in it."""
+def _time(
+    work: Work, place: Place, nodes: int, rate: Band
+) -> tuple[Band | None, float, dict[str, float]]:
+    """Compute the time from the request to the end, the restarts in it, and its parts."""
     if work.samples is None:
-        return None, 0.0
+        return None, 0.0, {}
     train_s = Band(
         middle=work.samples / rate.middle,
         low=work.samples / rate.high,
@@ -175,13 +180,15 @@ def _time(work: Work, place: Place, nodes: int, rate: Band) -> tuple[Band | None
     # Time is lost again in the time that a restart costs.
     left = 1 - evictions_per_s * lost_s
     if left <= 0:
-        return Band.sure(inf), inf
+        return Band.sure(inf), inf, {}
     restarts, few, many = (each * evictions_per_s / left for each in (middle, low, high))
-    return Band(
+    time_s = Band(
         middle=middle + restarts * lost_s,
         low=low + max(few - _spread(few), 0.0) * lost_s,
         high=high + (many + _spread(many)) * lost_s,
-    ), restarts
+    )
+    told = {TRAINING: train_s.middle, **{limit.value: each for limit, each in parts.items()}}
+    return time_s, restarts, {**told, RESTARTS: restarts * lost_s}
 
 
 def _spread(restarts: float) -> float:

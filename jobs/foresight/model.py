@@ -1,4 +1,4 @@
-"""Compute the seconds of one training step on N GPUs from seven constants of a fabric.
+"""Compute the seconds of one training step on N GPUs from eight constants of a fabric.
 
 docs/foresight.md explains each term. All functions are pure and need the standard library alone.
 """
@@ -33,7 +33,8 @@ class Constants(msgspec.Struct, frozen=True, kw_only=True):
 
     s_per_mb: float  # of the ring's slowest link
     fixed_s: float  # of an exchange between two nodes, however little it moves
-    inside: float  # time of an exchange inside a node, as a part of one between nodes
+    inside: float  # time that a MB takes inside a node, as a part of that between nodes
+    inside_fixed: float  # the same of the fixed cost
     overlap: float  # part of a one-GPU step in which an exchange is hidden
     last_mb: float  # ready with the end of a step, which hides none of it
     sync: float  # loss from two GPUs on that does not grow, as a part of a one-GPU step
@@ -69,9 +70,13 @@ def step_s(load: Load, constants: Constants) -> float:
 def exchange_s(load: Load, constants: Constants) -> float:
     """Compute the seconds of an all-reduce by rings, hidden or not."""
     part = 2 * (load.gpus - 1) / load.gpus
-    level = constants.inside if load.nodes == 1 else 1.0
-    fixed_s = constants.fixed_s * (FIXED_HOPS + log2(load.nodes)) / (FIXED_HOPS + 1)
-    return part * level * (load.gradient_mb * constants.s_per_mb + fixed_s)
+    if load.nodes == 1:
+        level, fixed_s = constants.inside, constants.inside_fixed * constants.fixed_s
+    else:
+        level = max(constants.inside, 1.0)  # a ring is as slow as its slowest link
+        hops = (FIXED_HOPS + log2(load.nodes)) / (FIXED_HOPS + 1)
+        fixed_s = max(constants.inside_fixed, 1.0) * constants.fixed_s * hops
+    return part * (level * load.gradient_mb * constants.s_per_mb + fixed_s)
 
 
 def sync_s(load: Load, constants: Constants) -> float:
@@ -87,7 +92,10 @@ def binding(load: Load, constants: Constants) -> tuple[Term, float]:
     exchange = Term.INSIDE if load.nodes == 1 else Term.ACROSS
     halved = {
         Term.COMPUTE: step_s(replace(load, step_s=load.step_s / 2), constants),
-        exchange: step_s(load, replace(constants, s_per_mb=constants.s_per_mb / 2)),
+        exchange: step_s(
+            load,
+            replace(constants, s_per_mb=constants.s_per_mb / 2, fixed_s=constants.fixed_s / 2),
+        ),
         Term.SYNCHRONISATION: step_s(
             load, replace(constants, sync=constants.sync / 2, growth=constants.growth / 2)
         ),
@@ -113,16 +121,18 @@ def from_free(free: list[float]) -> Constants:
         sync=exp(free[4]),
         growth=exp(free[5]),
         last_mb=exp(free[6]),
+        inside_fixed=exp(free[2] + free[7]),  # a slow way inside is slow for both
     )
 
 
 # Middle and standard deviation of each number of `from_free` before anything was measured.
 PRIOR = (
-    (log(0.3e-3), 2.0),
-    (log(2e-3), 0.8),
-    (log(0.07), 1.3),
-    (0.3, 0.3),
-    (log(0.03), 0.6),
-    (log(0.003), 0.8),
+    (log(0.5e-3), 2.0),
+    (log(6e-3), 1.2),
+    (log(0.12), 1.4),
+    (0.4, 0.4),
+    (log(0.025), 0.6),
+    (log(0.004), 0.9),
     (log(3.0), 1.0),
+    (0.0, 0.5),
 )

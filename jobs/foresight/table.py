@@ -1,4 +1,4 @@
-"""Read tables of measured and asked sizes from CSV, and refuse figures that cannot be right."""
+"""Read tables of measured and asked sizes from CSV, and refuse cells that are no figures."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from math import exp, log
 from pathlib import Path
 
 from jobs.contracts.errors import LaunchError
+from jobs.foresight.check import Found, check_asked, check_measured
 from jobs.foresight.rows import Row
 from jobs.host.untrusted import read_small
 
@@ -21,25 +22,22 @@ MOST_LETTERS = 120
 LEAST, MOST = 1e-9, 1e12  # of any figure; the model computes with those between
 # Two rows of one size may differ by this factor; their geometric mean counts.
 MOST_APART = 1.1
-# More than this for each GPU, compared with one GPU, is no speed-up that caches explain.
-MOST_EFFICIENCY = 1.25
-# A job of so many GPUs that is hardly faster than one: its rate is that of each GPU.
-FEW, SAME = 4, 1.15
 
 
 def read_measured(path: Path) -> list[Row]:
     """Read rows with a rate, one for each size; raises LaunchError."""
     lines = _read(path, is_measured=True)
     rows = _without_repeats(path, lines)
-    _check_efficiency(path, rows)
+    _refuse(path, check_measured(rows))
     return [row for _, row in rows]
 
 
 def read_asked(path: Path, measured: Sequence[Row]) -> list[Row]:
     """Read rows without a rate, each of a measured series; raises LaunchError."""
-    fabrics: dict[str, set[str]] = {}
+    fabrics: dict[str, set[str]] = {row.series: set() for row in measured}
     for row in measured:
-        fabrics.setdefault(row.series, set()).add(row.fabric)
+        if row.gpus > 1:
+            fabrics[row.series].add(row.fabric)
     lines = _read(path, is_measured=False)
     for line, row in lines:
         if row.series not in fabrics:
@@ -51,7 +49,13 @@ def read_asked(path: Path, measured: Sequence[Row]) -> list[Row]:
             message = f"the series {row.series!r} was measured on several fabrics"
             hint = f"fill the column fabric with one of {', '.join(sorted(given))}"
             raise _error(path, line, "fabric", message, hint)
+    _refuse(path, check_asked(lines, measured))
     return [row for _, row in lines]
+
+
+def _refuse(path: Path, found: Found | None) -> None:
+    if found:
+        raise _error(path, found.line, found.column, found.message, found.hint)
 
 
 def _read(path: Path, *, is_measured: bool) -> list[tuple[int, Row]]:
@@ -60,7 +64,7 @@ def _read(path: Path, *, is_measured: bool) -> list[tuple[int, Row]]:
     try:
         text = read_small(path, MOST_BYTES).decode("utf-8-sig")
         reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-        header = [each.strip() for each in next(reader, list[str]())]
+        header = [each.strip().lower() for each in next(reader, list[str]())]
         _check_header(path, header, columns, needed)
         found: list[tuple[int, Row]] = []
         for cells in reader:
@@ -90,6 +94,10 @@ def _check_header(
     path: Path, header: list[str], columns: Sequence[str], needed: Sequence[str]
 ) -> None:
     hint = f"the first line is {','.join(needed)}, then any of {','.join(OPTIONAL)}"
+    if len(header) == 1 and ";" in header[0]:
+        raise _error(
+            path, 1, "", "the cells are separated by semicolons", "separate them by commas"
+        )
     for name in header:
         if name not in columns:
             raise _error(path, 1, _printable(name), "the column is unknown", hint)
@@ -111,7 +119,7 @@ def _row(path: Path, line: int, header: list[str], cells: list[str]) -> Row:
         if not text and name in OPTIONAL:
             return None
         try:
-            value = float(text)
+            value = float(text) if "_" not in text else float("nan")
         except ValueError:
             value = float("nan")
         if (LEAST if least is None else least) <= value <= MOST:
@@ -165,8 +173,8 @@ def _without_repeats(path: Path, lines: list[tuple[int, Row]]) -> list[tuple[int
 
     found: dict[tuple[object, ...], list[tuple[int, Row]]] = {}
     for line, row in lines:
-        fabric = row.fabric if row.gpus > 1 else ""
-        key = (row.series, row.gpus, row.gpus_per_node, row.batch_per_gpu, fabric)
+        per_node = row.gpus_per_node if row.gpus > 1 else 0
+        key = (row.series, row.gpus, per_node, row.batch_per_gpu, row.fabric)
         found.setdefault(key, []).append((line, row))
     joined: list[tuple[int, Row]] = []
     for same in found.values():
@@ -181,21 +189,6 @@ def _without_repeats(path: Path, lines: list[tuple[int, Row]]) -> list[tuple[int
         mean = exp(sum(log(each) for each in rates) / len(rates))
         joined.append((same[0][0], msgspec.structs.replace(same[0][1], rate=mean)))
     return joined
-
-
-def _check_efficiency(path: Path, lines: list[tuple[int, Row]]) -> None:
-    """Refuse rates that only a mixture of units explains."""
-    one = {row.series: row.rate or 0.0 for _, row in lines if row.gpus == 1}
-    hint = "write the samples per second of all GPUs together in each row"
-    for line, row in lines:
-        if row.series not in one or row.gpus == 1:
-            continue
-        faster = (row.rate or 0.0) / one[row.series]
-        said = f"{row.gpus} GPUs have {faster:.3g} times the rate of one GPU"
-        if faster > MOST_EFFICIENCY * row.gpus:
-            raise _error(path, line, "rate", f"{said}: the units differ", hint)
-        if row.gpus >= FEW and faster < SAME:
-            raise _error(path, line, "rate", f"{said}: it looks like the rate of each GPU", hint)
 
 
 def _printable(text: str) -> str:

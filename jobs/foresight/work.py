@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 
 import msgspec
 
 from jobs.foresight.model import Term
+
+# Parts of a job's time that are no limit by themselves.
+TRAINING, RESTARTS = "training", "restarts"
 
 
 class Limit(StrEnum):
@@ -122,7 +125,8 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     """Tell how fast a job runs on a layout, how long and at what cost.
 
     Times, costs and hours are None where the work is not known; an endless one has the time inf.
-    `restarts` are those that are expected of nodes that are taken away.
+    `restarts` are those that are expected of nodes that are taken away. `parts` are the seconds of
+    the time's middle, by the names of their limits, and of TRAINING and RESTARTS.
     """
 
     cluster: str
@@ -137,3 +141,4 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     restarts: float
     why_wide: str | None
     source: str | None = None
+    parts: Mapping[str, float] = {}

@@ -9,29 +9,35 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
+from secrets import token_hex
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from jobs.contracts.errors import LaunchError, Refused
-from jobs.contracts.spec import Plan, RunHandle, RunState
-from jobs.engines.base import Attended, Engine
+from jobs.contracts.spec import Cluster, JobSpec, Plan, RunHandle
+from jobs.engines.base import Engine
+from jobs.foresight.work import Band
 from jobs.host import console
+from jobs.host.cache import content_key
 from jobs.host.console import count_text, duration_text
 from jobs.host.disturbance import disturbance, read_cpu_times
 from jobs.host.files import write_file
 from jobs.host.untrusted import parse_json, read_small
-from jobs.launching.follow import wait_until_over, wait_until_started
-from jobs.launching.foresee import CLOUD_START_S, LOCAL_START_S, foresee
+from jobs.launching.bench_run import (
+    MOST_TIMES,
+    TELL_PROGRESS,
+    find_tagged,
+    late_text,
+    measured,
+    submit,
+    watch,
+)
+from jobs.launching.foresee import CLOUD_START_S, LOCAL_START_S, foresee, foresee_divided
 from jobs.launching.known_runs import past_runs, remember
-from jobs.launching.status_line import status_line
-from jobs.runs.metrics import read_curves
-from jobs.runs.outcome import explanation, headline
 from jobs.runs.past import job_key
-from jobs.runs.progress import read_history
 from jobs.runs.scaling import (
     PARTS,
     Point,
@@ -43,21 +49,16 @@ from jobs.runs.scaling import (
     rows_of,
     share_cells,
 )
-from jobs.runs.steady import LEAST_WINDOWS, Steady, steady
 from jobs.stacks.cost import money_text
 
 STATE, CSV, PAGE, PICTURE = "points.json", "scaling.csv", "scaling.md", "scaling.svg"
 _MOST_STATE_BYTES = 1 << 20
-LOOK_EVERY_S, LOOK_ON_AZURE_S = 1.0, 10.0
-# A program that says nothing for so long may never do it.
-SILENCE_S = 60.0
-_TELL_PROGRESS = "what a program tells: docs/run-directory.md#progress"
 # Thought of the part of a run that is measured with, when its price is told before.
 WARM_UP_S = 60.0
 
 
 class Kept(Struct, frozen=True, kw_only=True):
-    """What a bench has done so far; `key` names its job, as runs before of a job are named."""
+    """What a bench has done so far; `key` is that of `bench_key`."""
 
     key: str
     points: tuple[Point, ...] = ()
@@ -97,7 +98,7 @@ class Bench:
         self._secrets = secrets
         self._engine = engine
         self._wish = wish
-        self._key = _key(planned)
+        self._key = bench_key(planned[0].plan.spec, engine.environment.clusters)
         self._points = self._read_state()
         self._error: LaunchError | None = None
 
@@ -117,7 +118,7 @@ class Bench:
     def _nothing_measured(self) -> LaunchError:
         """Tell why the first size has no rate."""
         point = next(iter(self._points.values()))
-        hint = f"`launch logs {point.run}` shows what it printed; {_TELL_PROGRESS}"
+        hint = f"`launch logs {point.run}` shows what it printed; {TELL_PROGRESS}"
         return LaunchError(f"no size was measured: {point.why}", hint=hint)
 
     def _rows(self) -> list[Row]:
@@ -131,8 +132,7 @@ class Bench:
     def _say_before(self, left: Sequence[Planned]) -> None:
         """Show what will be run and its price, and ask where it costs money."""
         clusters = self._engine.environment.clusters
-        start_s = LOCAL_START_S if self._engine.environment.workspace.is_folder else CLOUD_START_S
-        seconds = start_s.middle + WARM_UP_S + self._wish.measure_s
+        seconds = self._reckoned_s()
         sizes = ", ".join(str(each.size) for each in left)
         done = len(self._planned) - len(left)
         already = f"; {count_text(done, 'size')} measured before" if done else ""
@@ -152,10 +152,23 @@ class Bench:
         text = f"about {money_text(sum(spent), currency)} for all {count_text(len(left), 'run')}"
         if None in prices:
             text += "; the price of some nodes is not known"
+        else:
+            text += f", {money_text(MOST_TIMES * sum(spent), currency)} at most"
         console.say(f"price     {text}")
+        console.say(f"          a run is ended after {MOST_TIMES} times its time")
         if not self._wish.yes and not console.confirm(f"This spends money: {text}. Start them?"):
             message = "not started"
             raise Refused(message, hint="--nodes with fewer sizes costs less")
+
+    def _reckoned_s(self) -> float:
+        """Reckon the time of a run: its start, its warm-up and the time that is measured."""
+        start_s = LOCAL_START_S if self._engine.environment.workspace.is_folder else CLOUD_START_S
+        return start_s.middle + WARM_UP_S + self._wish.measure_s
+
+    def _limit_s(self, plan: Plan) -> float | None:
+        """Give the time after which a run is ended; None where its nodes are free."""
+        price = self._engine.environment.clusters[plan.spec.cluster].price_per_node_hour
+        return None if price == 0 else MOST_TIMES * self._reckoned_s()
 
     def _measure(self, each: Planned) -> None:
         """Measure one size by a run; what fails is noted and the others go on."""
@@ -165,13 +178,14 @@ class Bench:
         try:
             handle = self._handle_of(point)
             if handle is None:
-                point = self._foreseen(each)
-                handle = self._submit(each.plan)
-                point = replace(point, run=handle.id)
+                point = replace(self._foreseen(each), tag=token_hex(8))
                 self._keep(point)
+                handle = submit(engine, each.plan, self._secrets, point.tag or "")
+            point = replace(point, run=handle.id, tag=None)
+            self._keep(point)
             console.say(f"{each.size}: {handle.id}")
-            self._watch(handle)
-            measured = self._measured(point, handle)
+            is_late = watch(engine, handle, self._wish.measure_s, self._limit_s(each.plan))
+            found = measured(engine, point, handle)
         except KeyboardInterrupt:
             self._keep(replace(point, run=None))
             raise
@@ -186,25 +200,18 @@ class Bench:
         if engine.environment.workspace.is_folder:
             ranks = each.plan.spec.nodes * each.plan.spec.processes_per_node
             why = disturbance(before, read_cpu_times(), num_ranks=ranks)
-            measured = replace(measured, disturbed=why)
-        self._keep(measured)
+            found = replace(found, disturbed=why)
+        if found.why and is_late:
+            found = replace(found, why=f"{found.why}; it {late_text(self._reckoned_s())}")
+        self._keep(found)
         remember(engine, handle)
-        if measured.why:
-            console.warn(f"{each.size}: {measured.why}")
-
-    def _submit(self, plan: Plan) -> RunHandle:
-        """Start a run as `launch run` does: quota looked at, local inputs pushed."""
-        engine = self._engine
-        if isinstance(engine, Attended):
-            engine.check_quota(plan)
-        if any(each.source for each in plan.spec.inputs.values()):
-            from jobs.launching.local_inputs import push_inputs
-
-            plan = push_inputs(plan, engine)
-        return engine.submit(plan, self._secrets)
+        if found.why:
+            console.warn(f"{each.size}: {found.why}")
 
     def _handle_of(self, point: Point) -> RunHandle | None:
         """Find the run that a bench before has begun for a size; None where it has to begin anew."""
+        if point.run is None and point.tag is not None:
+            return find_tagged(self._engine, point.tag)
         if point.run is None or point.why is not None:
             return None
         try:
@@ -222,77 +229,28 @@ class Bench:
             price_per_hour=price * spec.nodes if price else None,
             currency=cluster.currency,
         )
-        found = foresee(spec, self._engine.environment, past_runs(self._engine))
-        if found.forecast is None:
+        rate = self._foreseen_rate(each)
+        if rate is None:
             return point
-        rate = found.forecast.rate
         return replace(
             point, predicted=rate.middle, predicted_low=rate.low, predicted_high=rate.high
         )
 
-    def _watch(self, handle: RunHandle) -> None:
-        """Wait until the run is over, or was measured for long enough: then it is ended."""
-        engine, store = self._engine, self._engine.store
-        try:
-            status = wait_until_started(engine, handle)
-            every_s = LOOK_ON_AZURE_S if isinstance(engine, Attended) else LOOK_EVERY_S
-            silent_until_s: float | None = time.monotonic() + SILENCE_S
-            with status_line(engine, handle, status):
-                while not store.status(handle).state.is_terminal():
-                    # It also brings the history from a node.
-                    if store.progress(handle) is not None:
-                        silent_until_s = None
-                    elif silent_until_s is not None and time.monotonic() > silent_until_s:
-                        silent_until_s = None
-                        console.warn(f"{handle.id} has told no progress yet ({_TELL_PROGRESS})")
-                    found = steady(read_history(Path(handle.run_dir)))
-                    if found is not None and found.seconds >= self._wish.measure_s:
-                        engine.cancel(handle)
-                        break
-                    time.sleep(every_s)
-            wait_until_over(engine, handle)
-        except KeyboardInterrupt:
-            console.say(f"\nending {handle.id}; the same command goes on with this size")
-            engine.cancel(handle)
-            raise
-
-    def _measured(self, point: Point, handle: RunHandle) -> Point:
-        """Read what a run that is over tells of its rate."""
-        store = self._engine.store
-        store.bring(handle)
-        run_dir = Path(handle.run_dir)
-        status = store.status(handle)
-        if status.state not in (RunState.COMPLETED, RunState.CANCELLED):
-            error = store.error(handle)
-            text = explanation(error) if error else ""
-            why = f"{headline(status, error)}{': ' + text.splitlines()[0] if text else ''}"
-            return replace(point, why=why)
-        found = steady(read_history(run_dir))
-        progress = store.progress(handle)
-        if found is None or progress is None:
-            why = (
-                f"`{handle.id}` was too short to measure: fewer than {LEAST_WINDOWS} windows of its progress"
-                if progress is not None
-                else f"`{handle.id}` tells no progress"
-            )
-            return replace(point, why=why)
-        per_unit = 1.0
-        unit: str = progress.unit
-        if progress.samples_done and progress.done:
-            per_unit, unit = progress.samples_done / progress.done, "sample"
-        elif point.size.scaling == "weak":
-            # Each rank does as much as it would alone.
-            per_unit, unit = float(point.size.ranks), f"rank-{progress.unit}"
-        step_s = 1 / found.rate if progress.unit == "step" else None
-        waits = _told_waits(run_dir)
-        return replace(
-            point,
-            **_rates(found, per_unit),
-            unit=unit,
-            step_s=step_s,
-            batch=per_unit if step_s is not None and unit == "sample" else None,
-            data_wait_s=waits.get("data_wait_s"),
-            host_s=waits.get("host_s"),
+    def _foreseen_rate(self, each: Planned) -> Band | None:
+        environment, past = self._engine.environment, past_runs(self._engine)
+        if each.size.scaling == "weak":
+            found = foresee(each.plan.spec, environment, past).forecast
+            return found.rate if found else None
+        first = self._planned[0]
+        measured_first = self._points.get(first.size)
+        if measured_first is None or not measured_first.batch:
+            return None
+        return foresee_divided(
+            each.plan.spec,
+            environment,
+            past,
+            whole=first.plan.spec,
+            batch=measured_first.batch,
         )
 
     def _keep(self, point: Point) -> None:
@@ -312,7 +270,7 @@ class Bench:
             message = f"`{path}` cannot be read: {error}"
             raise LaunchError(message, hint="--into another folder, or remove it") from None
         if kept.key != self._key:
-            message = f"`{self._wish.folder}` holds the bench of another job, or of other arguments"
+            message = f"`{self._wish.folder}` holds the bench of another job, or of other arguments, nodes, image or data"
             raise LaunchError(message, hint="--into another folder")
         return {each.size: each for each in kept.points}
 
@@ -367,30 +325,15 @@ def sizes_of(nodes: Sequence[int], processes: Sequence[int], *, is_strong: bool)
     return [*weak, *strong]
 
 
-def _key(planned: Sequence[Planned]) -> str:
-    """Name the job of a bench by its smallest size, whose command is not divided."""
-    return job_key(planned[0].plan.spec)
+def bench_key(spec: JobSpec, clusters: Mapping[str, Cluster]) -> str:
+    """Name what all sizes of a bench share: the job, its versions of image and data, the nodes.
 
-
-def _rates(found: Steady, per_unit: float) -> dict[str, float | int]:
-    return {
-        "rate": found.rate * per_unit,
-        "low": found.low * per_unit,
-        "high": found.high * per_unit,
-        "variation": found.variation,
-        "num_windows": found.num_windows,
-        "warm_up_s": found.warm_up_s,
-    }
-
-
-def _told_waits(run_dir: Path) -> dict[str, float]:
-    """Read the parts of a step that a program measured itself: means of the newest half."""
-    found: dict[str, float] = {}
-    for curve in read_curves(run_dir / "metrics.jsonl"):
-        if curve.name in ("data_wait_s", "host_s") and curve.split in ("", "train"):
-            values = [each for each in curve.values[len(curve.values) // 2 :] if isfinite(each)]
-            found[curve.name] = max(sum(values) / len(values), 0.0) if values else 0.0
-    return found
+    `spec` is that of the smallest size, whose command is not divided.
+    """
+    cluster = clusters[spec.cluster]
+    digests = sorted(each.dataset.digest for each in spec.inputs.values() if not each.source)
+    place = [spec.cluster, cluster.size, cluster.priority, spec.priority]
+    return content_key([job_key(spec), spec.image, *place, *digests])
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -68,9 +68,11 @@ def _binds_text(found: Foreseen) -> str:
 
 def _source_text(found: Foreseen) -> str:
     assert found.forecast is not None
-    text = f"{count_text(found.num_runs, 'run')} of this job, the newest {found.runs[0]}"
-    if not found.is_measured:
-        text += "; none of this size"
+    if found.published:
+        text = f"{found.published}, half to twice of it; run it once, e.g. with --nodes 1"
+    else:
+        text = f"{count_text(found.num_runs, 'run')} of this job, the newest {found.runs[0]}"
+        text += "" if found.is_measured else "; none of this size"
     if found.forecast.source:
         text += f"; the exchange between nodes by {found.forecast.source}"
     if found.forecast.why_wide:

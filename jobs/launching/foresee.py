@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from math import isfinite, sqrt
+from math import isfinite, log, sqrt
 from pathlib import Path
 from statistics import median
 
@@ -15,8 +15,9 @@ from jobs.contracts.spec import Environment, JobFile, JobSpec, Plan, RunHandle
 from jobs.foresight import azure
 from jobs.foresight.choose import Choice, choose
 from jobs.foresight.forecast import forecast, takeover, twice
+from jobs.foresight.one_gpu import OFF_BY, published_rate
 from jobs.foresight.predict import NINE_OF_TEN
-from jobs.foresight.work import Band, Checkpoints, Forecast, Place, Takeover, Twice, Work
+from jobs.foresight.work import Band, Checkpoints, Forecast, Limit, Place, Takeover, Twice, Work
 from jobs.jobfile.resolve import process_slots, size_on
 from jobs.launching.links import neighbours_of
 from jobs.launching.speeds import Speeds
@@ -24,7 +25,8 @@ from jobs.runs.forecast_file import KeptForecast, write_forecast
 from jobs.runs.lengths import Unit, lengths_of
 from jobs.runs.past import PastRun, job_key
 
-MOST_TRIED = 64  # nodes one by one; beyond them doublings
+MOST_TRIED = 1024  # nodes one by one; beyond them doublings
+NO_RUN = "00000000-000000-0000"
 NUM_NAMED = 3  # runs that a forecast names
 # How much shorter or longer a start may be than those before: images and data may be there already.
 START_LOW, START_HIGH = 0.6, 1.7
@@ -36,7 +38,8 @@ CLOUD_START_S = Band(middle=420.0, low=60.0, high=1200.0)
 class Foreseen(Struct, frozen=True, kw_only=True):
     """Hold what is known of a job before it starts; without a forecast `unknown` says why.
 
-    Rates count `unit`s. `prepare_s` is the part of the time that is over when the ranks start,
+    Rates count `unit`s. Of a job that never ran `published` names the rate that stands in for one.
+    `prepare_s` is the part of the time that is over when the ranks start,
     `runs` are the newest of the `num_runs` that the forecast is made from.
     """
 
@@ -48,6 +51,7 @@ class Foreseen(Struct, frozen=True, kw_only=True):
     twice_the_nodes: Twice | None = None
     runs: tuple[str, ...] = ()
     num_runs: int = 0
+    published: str | None = None
     unknown: str | None = None
 
 
@@ -72,14 +76,15 @@ class Outlook:
         runs: Sequence[PastRun],
         *,
         neighbours: Sequence[PastRun],
+        doubt: tuple[float, str] | None = None,
     ) -> None:
         is_local = environment.workspace.is_folder
         self.runs = runs
         self.unit: Unit = runs[0].unit
         self.prepare_s = median([each.prepare_s for each in runs if each.prepare_s] or [0.0])
         nodes = environment.clusters[cluster]
-        self.speeds = Speeds(runs, nodes, processes, spec.command, neighbours)
-        self.place = _place(environment, cluster, processes)
+        self.speeds = Speeds(runs, nodes, processes, spec.command, neighbours, doubt=doubt)
+        self.place = _measured(_place(environment, cluster, processes), runs)
         self.work = self._work(spec, LOCAL_START_S if is_local else CLOUD_START_S)
 
     def at(self, nodes: int) -> Forecast:
@@ -176,6 +181,8 @@ def foresee(spec: JobSpec, environment: Environment, past: Sequence[PastRun]) ->
     """Foresee a planned job."""
     runs = runs_like(spec, environment, spec.cluster, past)
     cluster = environment.clusters[spec.cluster]
+    if not runs and (found := _foresee_published(spec, environment, past)):
+        return found
     if not runs:
         why = f"not known: no run of this job on {cluster.size} has told its rate"
         return Foreseen(unknown=f"{why}; run it once, e.g. with --nodes 1")
@@ -188,6 +195,60 @@ def foresee(spec: JobSpec, environment: Environment, past: Sequence[PastRun]) ->
         why = "not known: nothing connects the processes, and no run had as many of them"
         return Foreseen(unknown=why)
     return replace(outlook.all_of(spec.nodes, spec.nodes), next_limit=None)
+
+
+def _foresee_published(
+    spec: JobSpec, environment: Environment, past: Sequence[PastRun]
+) -> Foreseen | None:
+    """Foresee a job that never ran by the published rate of one such GPU; None without one."""
+    cluster = environment.clusters[spec.cluster]
+    one = published_rate(spec.command, cluster.size) if cluster.gpus_per_node else None
+    if one is None or spec.launcher == "none":
+        return None
+    stand_in = PastRun(
+        run=NO_RUN,
+        size=cluster.size,
+        gpus_per_node=cluster.gpus_per_node,
+        cores_per_node=cluster.cpus_per_node,
+        rate=one.rate,
+        batch=one.batch,
+        parameters=one.gradient_mb * 1e6 / 4,
+    )
+    outlook = Outlook(
+        spec,
+        environment,
+        spec.cluster,
+        spec.processes_per_node,
+        [stand_in],
+        neighbours=neighbours_of(cluster, past),
+        doubt=(log(OFF_BY) / NINE_OF_TEN, f"this job never ran on {cluster.size}"),
+    )
+    kind = "half precision" if one.is_mixed else "fp32"
+    told = f"{one.rate:g} images/s of {one.network} on one {one.gpu} in {kind} ({one.source})"
+    found = outlook.all_of(spec.nodes, cluster.max_nodes)
+    return replace(found, is_measured=False, runs=(), num_runs=0, published=told)
+
+
+def foresee_divided(
+    spec: JobSpec,
+    environment: Environment,
+    past: Sequence[PastRun],
+    *,
+    whole: JobSpec,
+    batch: float,
+) -> Band | None:
+    """Foresee the samples/s of a job whose ranks share the batch that another one has.
+
+    `whole` is that job, whose runs tell of it, and `batch` that of all its ranks. None where no run
+    has told samples, and their batch.
+    """
+    runs = runs_like(whole, environment, spec.cluster, past)
+    if not runs or runs[0].unit != "sample" or not all(each.batch for each in runs):
+        return None
+    cluster = environment.clusters[spec.cluster]
+    others = neighbours_of(cluster, past)
+    speeds = Speeds(runs, cluster, spec.processes_per_node, whole.command, others)
+    return speeds.at(spec.nodes, batch).rate
 
 
 def keep_forecast(found: Foreseen, handle: RunHandle, price: float | None) -> None:
@@ -204,8 +265,9 @@ def keep_forecast(found: Foreseen, handle: RunHandle, price: float | None) -> No
     cost = time_s.times(one.nodes * price / 3600) if time_s and price else None
     kept = KeptForecast(
         samples_per_s=one.rate.middle if found.unit == "sample" else None,
-        low=one.rate.low if found.unit == "sample" else None,
-        high=one.rate.high if found.unit == "sample" else None,
+        units_per_s=one.rate.middle if found.unit != "sample" else None,
+        low=one.rate.low,
+        high=one.rate.high,
         time_s=time_s.middle if time_s else None,
         time_low_s=time_s.low if time_s else None,
         time_high_s=time_s.high if time_s else None,
@@ -213,9 +275,17 @@ def keep_forecast(found: Foreseen, handle: RunHandle, price: float | None) -> No
         cost_low=cost.low if cost else None,
         cost_high=cost.high if cost else None,
         binds=one.binds.value,
+        unit=found.unit,
+        parts=_parts_of_ranks(one.parts, found.prepare_s) if time_s else {},
     )
     with suppress(OSError):
         write_forecast(Path(handle.run_dir), kept)
+
+
+def _parts_of_ranks(parts: Mapping[str, float], prepare_s: float) -> dict[str, float]:
+    """Take what is over when the ranks start from the start-up, as from the whole time."""
+    started_s = max(parts.get(Limit.START, 0.0) - prepare_s, 0.0)
+    return {**parts, Limit.START.value: started_s}
 
 
 def _of_ranks(time_s: Band, prepare_s: float) -> Band:
@@ -288,6 +358,28 @@ def _place(environment: Environment, name: str, processes: int) -> Place:
         store_requests_per_s=None if is_local else azure.STORE_REQUESTS_PER_S,
         price_per_node_hour=cluster.price_per_node_hour,
         evictions_per_node_hour=azure.EVICTIONS_PER_NODE_HOUR if is_low else 0.0,
+    )
+
+
+def _measured(place: Place, runs: Sequence[PastRun]) -> Place:
+    """Take what the store gave a node, where runs have told it, in place of the published figures.
+
+    The lines are those of the runs on the fewest nodes; the store gives at least what it gave to all.
+    """
+    told = [(each.nodes, each.node_bytes_per_s) for each in runs if each.node_bytes_per_s]
+    if not told:
+        return place
+    fewest = min(nodes for nodes, _ in told)
+    line = median(rate for nodes, rate in told if nodes == fewest)
+    given = max(nodes * rate for nodes, rate in told)
+    store, requests = place.store_bytes_per_s, place.store_requests_per_s
+    return replace(
+        place,
+        line_bytes_per_s=line,
+        store_bytes_per_s=None if store is None else max(store, given),
+        store_requests_per_s=None
+        if requests is None
+        else max(requests, given / place.request_bytes),
     )
 
 

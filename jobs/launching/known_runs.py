@@ -1,34 +1,20 @@
-"""Find what runs before tell of a job: runs of this machine, and those that others share.
-
-Each run on Azure leaves a line in the container `runs`, as the blob `past-runs/<job>/<run>.json`.
-"""
+"""Find what runs before tell of a job: runs of this machine, and those that others share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from heapq import nlargest
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import msgspec
 
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import JobSpec, RunHandle
 from jobs.engines.base import Attended, Engine
-from jobs.host.parallel import parallel
+from jobs.launching.shared_runs import add_soon, exchange, share
 from jobs.runs.past import PastRun, add_past_runs, job_key, read_past_runs
-
-if TYPE_CHECKING:
-    from jobs.blobs.store import BlobStore
 
 # Runs that are looked at again each time until they are over: here, and where that asks Azure.
 NEWEST_HERE, NEWEST_ON_AZURE = 200, 5
-# Of a job: names that are listed, by ten requests, and runs that are brought at once.
-MOST_LISTED, MOST_SHARED = 50_000, 100
-LONGEST_BYTES = 1 << 14
 
 
 def past_runs(engine: Engine) -> list[PastRun]:
@@ -43,30 +29,26 @@ def past_runs(engine: Engine) -> list[PastRun]:
 
 
 def shared_past_runs(engine: Engine, spec: JobSpec) -> list[PastRun]:
-    """Give what is known here, and what other machines have shared of a job; shares ours.
+    """Give what is known here, and what other machines have shared of a job and its nodes; shares ours.
 
     Blocks on Azure. A store that cannot be reached is left alone: what follows says so.
     """
     if not isinstance(engine, Attended):
         return past_runs(engine)
-    workspace = engine.store.workspace
-    known = add_past_runs(workspace, _ended(engine, NEWEST_ON_AZURE))
+    known = add_past_runs(engine.store.workspace, _ended(engine, NEWEST_ON_AZURE))
     with suppress(LaunchError):
-        from jobs.blobs.store import open_runs_store
-
-        known = exchange(open_runs_store(engine.environment), workspace, job_key(spec))
+        known = _exchanged(engine, spec)
     return known
 
 
-def exchange(blobs: BlobStore, workspace: Path, key: str) -> list[PastRun]:
-    """Share our runs of a job, and add the newest of others' to ours; gives all that is known."""
-    ours = {_blob(each): each for each in read_past_runs(workspace) if each.key == key}
-    there = {each.name for each in islice(blobs.list(_prefix(key)), MOST_LISTED)}
-    untold = [(name, msgspec.json.encode(ours[name])) for name in ours.keys() - there]
-    parallel(lambda each: blobs.create(*each), untold)
-    missing = nlargest(MOST_SHARED, there - ours.keys())  # names begin with the time
-    theirs = parallel(partial(_read, blobs), missing)
-    return add_past_runs(workspace, [each for each in theirs if each])
+def soon_past_runs(engine: Engine, spec: JobSpec) -> list[PastRun]:
+    """Give what is known here, and what others have shared as far as it comes within seconds."""
+    known = past_runs(engine)
+    if not isinstance(engine, Attended):
+        return known
+    size = engine.environment.clusters[spec.cluster].size
+    ask = partial(_exchanged, engine, spec, is_patient=False)
+    return add_soon(engine.store.workspace, job_key(spec), size, ask)
 
 
 def remember(engine: Engine, handle: RunHandle) -> None:
@@ -74,10 +56,19 @@ def remember(engine: Engine, handle: RunHandle) -> None:
     with suppress(LaunchError):
         past = _summed_up(engine, handle)
         add_past_runs(engine.store.workspace, [past])
-        if isinstance(engine, Attended) and past.rate:
+        if isinstance(engine, Attended):
             from jobs.blobs.store import open_runs_store
 
-            open_runs_store(engine.environment).create(_blob(past), msgspec.json.encode(past))
+            share(open_runs_store(engine.environment), past)
+
+
+def _exchanged(engine: Engine, spec: JobSpec, *, is_patient: bool = True) -> list[PastRun]:
+    from jobs.blobs.store import open_runs_store
+
+    blobs = open_runs_store(engine.environment)
+    size = engine.environment.clusters[spec.cluster].size
+    workspace = engine.store.workspace
+    return exchange(blobs, workspace, job_key(spec), size, is_patient=is_patient)
 
 
 def _ended(engine: Engine, newest: int) -> Iterator[PastRun]:
@@ -104,22 +95,3 @@ def _summed_up(engine: Engine, handle: RunHandle) -> PastRun:
     if cluster is None:
         return PastRun(run=handle.id)
     return sum_up(handle.id, spec, engine.store.events(handle), Path(handle.run_dir), cluster)
-
-
-def _read(blobs: BlobStore, name: str) -> PastRun | None:
-    """Read what another machine has written; None for what is not of its name."""
-    from jobs.host.untrusted import parse_json, read_bounded
-
-    try:
-        past = parse_json(read_bounded(blobs, name, LONGEST_BYTES) or b"", PastRun)
-    except (LaunchError, msgspec.DecodeError):
-        return None
-    return past if _blob(past) == name else None
-
-
-def _prefix(key: str) -> str:
-    return f"past-runs/{key}/"
-
-
-def _blob(past: PastRun) -> str:
-    return f"{_prefix(past.key)}{past.run}.json"

@@ -48,6 +48,7 @@ class Speeds:
     `runs` are of one job, on nodes of the cluster's kind, newest first, each with a rate in one
     unit. Steps are counted as those of one rank: a step of more ranks does more. `neighbours`
     are other jobs' runs on such nodes, newest first; they count until a run has used the links.
+    `doubt` is the deviation of what is no run of the job, as a logarithm, and why.
     """
 
     def __init__(
@@ -57,7 +58,10 @@ class Speeds:
         processes_per_node: int,
         command: Sequence[str],
         neighbours: Sequence[PastRun] = (),
+        *,
+        doubt: tuple[float, str] | None = None,
     ) -> None:
+        self._doubt_spread, self._doubt = doubt or (0.0, None)
         self.unit = runs[0].unit
         self._has_gpus = cluster.gpus_per_node > 0
         self._cores = cluster.cpus_per_node
@@ -76,21 +80,25 @@ class Speeds:
         own = [self._row(each) for each in self._nearest()]
         self._predictor = Predictor([*own, *others])
 
-    def at(self, nodes: int) -> Speed:
-        """Predict the speed on so many nodes."""
-        row = self._asked(nodes)
+    def at(self, nodes: int, batch: float | None = None) -> Speed:
+        """Predict the speed on so many nodes; `batch` is that of all ranks, where it is another one."""
+        row = self._asked(nodes, batch)
         found = self._predictor.predict(row)
-        same = [each.num_runs for each in self.measured if self._is_of(each, nodes)]
+        same = (
+            [each.num_runs for each in self.measured if self._is_of(each, nodes)]
+            if not batch
+            else []
+        )
         noise = self._noise * sqrt(1 + 1 / max(same, default=1))
         shared, why = self._shared(nodes)
-        extra = NINE_OF_TEN * hypot(noise, shared)
+        extra = NINE_OF_TEN * hypot(noise, shared, self._doubt_spread)
         down = hypot(log(found.rate / found.low), extra)
         up = hypot(log(found.high / found.rate), extra)
         return Speed(
             rate=Band(middle=found.rate, low=found.rate * exp(-down), high=found.rate * exp(up)),
             binds=found.binds,
             relieved=found.rate * self._predictor.relief(row),
-            why_wide=why or found.why_wide,
+            why_wide=self._doubt or why or found.why_wide,
             source=self._source if nodes > 1 else None,
         )
 
@@ -136,7 +144,7 @@ class Speeds:
             fabric=self._fabric,
         )
 
-    def _asked(self, nodes: int) -> Row:
+    def _asked(self, nodes: int, batch: float | None = None) -> Row:
         world = nodes * self._processes
         units = world if self._has_gpus else nodes
         return Row(
@@ -144,7 +152,7 @@ class Speeds:
             gpus=units,
             gpus_per_node=self._processes if self._has_gpus else 1,
             gradient_mb=self._gradient_mb,
-            batch_per_gpu=self._batch(self._nearest()[0], world, units),
+            batch_per_gpu=batch / units if batch else self._batch(self._nearest()[0], world, units),
             fabric=self._fabric,
         )
 

@@ -18,7 +18,7 @@ from jobs.launching.ahead import look_ahead, progress_fields
 from jobs.launching.follow import follow
 from jobs.launching.forecast_text import forecast_pairs
 from jobs.launching.foresee import foresee, keep_forecast
-from jobs.launching.known_runs import past_runs, remember
+from jobs.launching.known_runs import remember, soon_past_runs
 from jobs.launching.plan import measure_code, plan_text
 from jobs.runs.ending import main_figures, output_places
 from jobs.runs.figures import figures_of
@@ -64,7 +64,7 @@ def start(plan: Plan, secrets: Mapping[str, str], engine: Engine, wish: Wish) ->
     """Show the plan, start the run and, unless detached, follow it; gives the exit code."""
     code = measure_code(plan, engine)
     environment = engine.environment
-    found = foresee(plan.spec, environment, past_runs(engine))
+    found = foresee(plan.spec, environment, soon_past_runs(engine, plan.spec))
     cluster = environment.clusters[plan.spec.cluster]
     forecast = forecast_pairs(found, plan.spec, cluster)
     console.say(plan_text(plan, environment, code, forecast))

@@ -46,11 +46,35 @@ def read_logs(
     until `is_over()` is true and the last bytes were read.
     """
     files = _Files(run_dir / "logs", ranks)
-    backlog = files.backwards(since) if tail is not None else files.forwards(since)
-    lines = _matching(backlog, grep)
-    yield from lines if tail is None else reversed(list(islice(lines, tail)))
+    yield from _backlog(files, since, tail, grep)
     if is_over is not None:
         yield from _matching(_follow(files, is_over), grep)
+
+
+def watch_logs(
+    run_dir: Path,
+    ranks: Sequence[int] | None = None,
+    *,
+    since: str | None = None,
+    tail: int | None = None,
+    grep: re.Pattern[str] | None = None,
+) -> Iterator[Iterator[LogLine]]:
+    """Yield looks without end: first the lines that `read_logs` yields, then what is new in each.
+
+    A look is to be taken to its end before the next one.
+    """
+    files = _Files(run_dir / "logs", ranks)
+    yield _backlog(files, since, tail, grep)
+    while True:
+        yield _matching(files.forwards(), grep)
+
+
+def _backlog(
+    files: _Files, since: str | None, tail: int | None, grep: re.Pattern[str] | None
+) -> Iterator[LogLine]:
+    backlog = files.backwards(since) if tail is not None else files.forwards(since)
+    lines = _matching(backlog, grep)
+    return lines if tail is None else reversed(list(islice(lines, tail)))
 
 
 def since_time(text: str, now_s: float) -> str:

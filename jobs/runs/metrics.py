@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +19,7 @@ MOST_BYTES = 1 << 30
 Goal = Literal["max", "min"]
 Axis = Literal["epoch", "step"]
 
+_READER: ContextVar[Callable[[Path], list[Curve]] | None] = ContextVar("reader", default=None)
 # Words that Python's json writes for what JSON has no word for.
 _NO_NUMBER = re.compile(rb"(:\s*)(?:NaN|-?Infinity)(?=\s*[,}])")
 
@@ -29,6 +33,9 @@ class Metric(Struct, frozen=True):
     epoch: float | None = None
     split: str = ""
     goal: Goal | None = None
+
+
+_LINES = msgspec.json.Decoder(Metric)
 
 
 class Curve(Struct, frozen=True, kw_only=True):
@@ -65,8 +72,26 @@ class Curve(Struct, frozen=True, kw_only=True):
 def read_curves(path: Path) -> list[Curve]:
     """Read the metrics, in the order in which they first appear; none where there is no file.
 
-    A line that is not whole (the run goes on, or its disk was full) is passed over.
+    A line that is not whole (the run goes on, or its disk was full) is passed over. Within
+    `read_by` its reader is asked instead.
     """
+    if reader := _READER.get():
+        return reader(path)
+    return read_all_curves(path)
+
+
+@contextmanager
+def read_by(reader: Callable[[Path], list[Curve]]) -> Generator[None]:
+    """Have a reader that knows files already give the curves of what is read within."""
+    token = _READER.set(reader)
+    try:
+        yield
+    finally:
+        _READER.reset(token)
+
+
+def read_all_curves(path: Path) -> list[Curve]:
+    """Read the metrics from the file's beginning; see `read_curves`."""
     curves: dict[tuple[str, str], Curve] = {}
     for metric in read_metrics(path):
         key = (metric.split, metric.name)
@@ -95,6 +120,15 @@ def read_metrics(path: Path) -> list[Metric]:
     except OSError:
         return []
     return [metric for line in lines if (metric := _parse(line)) is not None]
+
+
+def parse_metrics(block: bytes) -> list[Metric]:
+    """Parse whole lines, as `read_metrics` does; at once where all are well-formed."""
+    try:
+        return _LINES.decode_lines(block)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        lines = block.split(b"\n")
+        return [metric for line in lines if line and (metric := _parse(line)) is not None]
 
 
 def _parse(line: bytes) -> Metric | None:

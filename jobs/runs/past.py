@@ -36,7 +36,7 @@ class PastRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `rate` is in units a second of all ranks, `total` the units of the whole run, `batch` the samples
     of a step of all ranks. `prepare_s` is the time before the ranks start, `start_s` theirs before
-    the first step and after the last one, `evaluation_s` that of each of the `num_evaluations`. A
+    the first step and after the last one, `node_bytes_per_s` what the store gave a node at most, `evaluation_s` that of each of the `num_evaluations`. A
     check of the network has no rate, but the bus bandwidth of an all-reduce over all ranks and over those of a
     node, in GB/s.
     """
@@ -55,6 +55,7 @@ class PastRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
     batch: Figure | None = None
     parameters: Figure | None = None
     decoded_per_core: Figure | None = None
+    node_bytes_per_s: Figure | None = None
     prepare_s: Seconds | None = None
     start_s: Seconds | None = None
     evaluation_s: Seconds = 0.0

@@ -16,6 +16,7 @@ Scaling = Literal["weak", "strong"]
 PARTS = ("compute", "exchange", "data wait", "host")
 # Parts of a step that add up to less or more than this are no account of it.
 ADD_UP = 0.03
+RECKONED = "exchange reckoned, not measured: what the step takes longer than at the smallest size"
 CSV_COLUMNS = (
     *("scaling", "nodes", "processes_per_node", "ranks", "rate", "low", "high", "unit"),
     *("variation", "windows", "warm_up_s", "predicted", "predicted_low", "predicted_high"),
@@ -47,12 +48,16 @@ class Point(Struct, frozen=True, kw_only=True):
     """What was measured at a size; without a rate `why` says what is missing.
 
     Rates are in `unit`s a second of all ranks, with the interval of the median's 95 %; `step_s` is
-    the time of a step, `batch` its samples of all ranks, `data_wait_s` and `host_s` the parts of it that the program told itself.
-    `disturbed` names what else the machine did meanwhile.
+    the time of a step, `batch` its samples of all ranks, and `compute_s`, `exchange_s`,
+    `data_wait_s` and `host_s` are the parts of it that the program measured itself, of a step that took
+    it `told_step_s` then.
+    `disturbed` names what else the machine did meanwhile. `tag` is that of a run that is about to be
+    started.
     """
 
     size: Size
     run: str | None = None
+    tag: str | None = None
     why: str | None = None
     unit: str = "sample"
     rate: float | None = None
@@ -63,6 +68,9 @@ class Point(Struct, frozen=True, kw_only=True):
     warm_up_s: float = 0.0
     step_s: float | None = None
     batch: float | None = None
+    told_step_s: float | None = None
+    compute_s: float | None = None
+    exchange_s: float | None = None
     data_wait_s: float | None = None
     host_s: float | None = None
     predicted: float | None = None
@@ -127,7 +135,7 @@ def _row(point: Point, first: Point | None) -> Row:
         ideal=ideal,
         efficiency=point.rate / ideal,
         shares=_shares(point, first),
-        notes=(*notes_of(point), *_batch_notes(point, first)),
+        notes=(*notes_of(point), *_batch_notes(point, first), *_share_notes(point, first)),
     )
 
 
@@ -139,6 +147,14 @@ def _batch_notes(point: Point, first: Point) -> list[str]:
     return [f"the batch of all ranks stays {point.batch:g}: this is strong scaling"]
 
 
+def _share_notes(point: Point, first: Point) -> list[str]:
+    """Say where the parts of a step are reckoned: then they add up to it, whatever they are."""
+    is_known = point.step_s is None or point.exchange_s is not None
+    if is_known or point.size.ranks == first.size.ranks:
+        return []
+    return [RECKONED]
+
+
 def _rank_share(point: Point, first: Point) -> float:
     """Compare what a rank computes in a step with what it does at the smallest size."""
     if point.batch and first.batch:
@@ -147,24 +163,27 @@ def _rank_share(point: Point, first: Point) -> float:
 
 
 def _shares(point: Point, first: Point) -> Shares | None:
-    """Part a step: compute is that of the smallest size, less what is no compute there.
+    """Part a step, as the program measured it; else compute is that of the smallest size.
 
-    What a step takes longer than there, beyond its own waits, is the exchange that nothing hides.
-    Where a rank has fewer samples in a step than there, its compute is as much less.
+    Then what is no compute there is taken from it; what a step takes longer than there, beyond its
+    own waits, is the exchange that nothing hides. Where a rank has fewer samples in a step than there, its compute is as much less.
     """
     if not point.step_s or not first.step_s:
         return None
-    share = _rank_share(point, first)
-    compute_s = (first.step_s - (first.data_wait_s or 0.0) - (first.host_s or 0.0)) * share
-    told_s = (point.data_wait_s or 0.0) + (point.host_s or 0.0)
-    exchange_s = max(point.step_s - compute_s - told_s, 0.0)
+    compute_s, exchange_s = point.compute_s, point.exchange_s
+    is_told = compute_s is not None and exchange_s is not None
+    if compute_s is None or exchange_s is None:
+        share = _rank_share(point, first)
+        compute_s = (first.step_s - (first.data_wait_s or 0.0) - (first.host_s or 0.0)) * share
+        told_s = (point.data_wait_s or 0.0) + (point.host_s or 0.0)
+        exchange_s = max(point.step_s - compute_s - told_s, 0.0)
     seconds: dict[str, float | None] = {
         "compute": compute_s,
         "exchange": exchange_s,
         "data wait": point.data_wait_s,
         "host": point.host_s,
     }
-    step_s = point.step_s
+    step_s = (is_told and point.told_step_s) or point.step_s
     return Shares(
         of={part: None if each is None else each / step_s for part, each in seconds.items()}
     )

@@ -55,6 +55,7 @@ def sum_up(
     start_s = None
     if pace and total and ran_s is not None:
         start_s = max(ran_s - total / pace.rate - evaluation_s * num_evaluations, 0.0)
+    streamed = _number(summary, "streamed_bytes_per_s")
     saved = _number(summary, "checkpoints_saved")
     newest = whole_checkpoints(run_dir)[:1]
     found = {
@@ -67,9 +68,10 @@ def sum_up(
         "processes_per_node": spec.processes_per_node,
         **({"unit": pace.unit, "rate": pace.rate, "total": total} if pace else {}),
         "epochs": epochs,
-        "batch": _number(summary, "batch_size"),
+        "batch": _number(summary, "batch_size") or _told_batch(progress),
         "parameters": _number(summary, "parameters"),
         "decoded_per_core": _number(summary, "decoded_per_core_per_s"),
+        "node_bytes_per_s": streamed * spec.processes_per_node if streamed else None,
         "prepare_s": prepare_s,
         "start_s": start_s,
         "evaluation_s": evaluation_s,
@@ -104,6 +106,14 @@ def _pace(
         return None
     done = progress.total or progress.done or None
     return _Pace(unit=progress.unit, rate=1 / progress.pace.unit_s, total=done)
+
+
+def _told_batch(progress: Progress | None) -> float | None:
+    """Find the samples of a step of all ranks; None where the progress does not tell them."""
+    if progress is None or progress.unit != "step" or not progress.done:
+        return None
+    batch = (progress.samples_done or 0.0) / progress.done
+    return batch if 0 < batch <= MOST else None
 
 
 def told_rate(summary: dict[str, Any], curves: Sequence[Curve]) -> float | None:

@@ -30,9 +30,10 @@ def serve(
     try:
         from jobs.ui.server import run
     except ModuleNotFoundError as error:
-        if error.name not in ("jinja2", "starlette", "uvicorn"):
+        name = (error.name or "").partition(".")[0]
+        if name not in ("jinja2", "starlette", "uvicorn"):
             raise
-        message = f"`launch ui` needs {error.name}"
+        message = f"`launch ui` needs {name}"
         raise EnvironmentFailure(
             message, hint="make setup, or pip install 'trainyard[ui]'"
         ) from None

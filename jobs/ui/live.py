@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from http import HTTPStatus
 from pathlib import Path
 from re import Pattern
+from typing import Literal
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from jobs.calling import heard
-from jobs.contracts.errors import LaunchError, NotFound
+from jobs.contracts.errors import LaunchError, NotFound, Unreached
 from jobs.contracts.spec import LogLine, RunHandle
 from jobs.engines.base import Attended, Engine
 from jobs.host.units import utc_text
@@ -28,8 +32,16 @@ TAIL, MOST_AT_ONCE = 2000, 500
 PAUSE_S, LONGEST_PAUSE_S, PAUSE_OF_STORE_S = 0.1, 0.5, 2.0
 # A browser that hears nothing may think that nobody is there.
 SILENCE_S = 15.0
+# A browser opens six connections to a host. So many streams stay; another ends once it has told what is
+# there, comes again, and stays when there is room: two connections are left for everything else.
+MOST_STREAMS = 4
+# After which a browser connects again: one whose connection broke off, and one whose turn was over.
+RETRY_MS, TURN_MS = 1000, 2000
 # Ranks' lines are written by several nodes, whose clocks differ.
 _LATE = timedelta(seconds=10)
+_NUMBER = re.compile(r"[0-9]{1,9}")
+# Of a look: look again at once, after a while, or no more.
+Then = Literal["more", "wait", "over"]
 
 
 class Position:
@@ -45,7 +57,7 @@ class Position:
         for part in ranks.split(",") if ranks else ():
             rank, _, rest = part.partition("=")
             ts, _, number = rest.partition("~")
-            if rank.isdecimal() and number.isdecimal():
+            if _NUMBER.fullmatch(rank) and _NUMBER.fullmatch(number):
                 self._sent[int(rank)] = (ts, int(number))
 
     def __str__(self) -> str:
@@ -80,14 +92,18 @@ class Position:
                 seen[line.rank] += 1
                 if seen[line.rank] <= number:
                     continue
-            before, count = self._sent.get(line.rank, ("", 0))
-            self._sent[line.rank] = (line.ts, count + 1 if line.ts == before else 1)
-            yield line
+            yield self.sending(line)
+
+    def sending(self, line: LogLine) -> LogLine:
+        """Count a line as sent, and give it."""
+        before, count = self._sent.get(line.rank, ("", 0))
+        self._sent[line.rank] = (line.ts, count + 1 if line.ts == before else 1)
+        return line
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Watched:
-    """The lines of a run that a page watches."""
+    """The lines of a run that a page watches, over one connection."""
 
     engine: Engine
     handle: RunHandle
@@ -96,90 +112,154 @@ class Watched:
     position: Position
     # Whether its folder is on this machine; one on Azure may not be yet.
     is_here: bool
+    _looks: Iterator[Iterator[LogLine]] | None = None
+    # Of the look that has not come to its end: the rest.
+    _lines: Iterator[LogLine] | None = None
+    _is_over: bool = False
+    _is_last: bool = False
 
-    def look(self) -> tuple[list[LogLine], bool]:
-        """Read what is new; tells whether there will be no more. Raises NotFound for a removed run."""
-        position = self.position
+    def look(self) -> tuple[list[LogLine], Then]:
+        """Read what is new, MOST_AT_ONCE lines at most; tells what comes after it.
+
+        Raises NotFound for a removed run, and what the engine raises; the next look goes on after
+        the last line that was read.
+        """
         if self.is_here and not Path(self.handle.run_dir).is_dir():
             message = f"run {self.handle.id} was removed"
             raise NotFound(message)
-        with heard():
-            is_over = self.engine.store.status(self.handle).state.is_terminal()
-            since = position.since
-            lines = self.engine.logs(
-                self.handle,
-                self.ranks,
-                follow=False,
-                since=since,
-                tail=None if since else TAIL,
-                grep=self.pattern,
-            )
-            if since is None:
-                found = list(lines)
-                position.begin(found)
-                return list(position.unsent(found)), is_over
-            new = list(itertools.islice(position.unsent(lines), MOST_AT_ONCE))
-        return new, is_over and len(new) < MOST_AT_ONCE
+        try:
+            with heard():
+                if self._lines is None:
+                    # Looked at first: what is read after the end is all there will be.
+                    self._is_over = self.engine.store.status(self.handle).state.is_terminal()
+                    # The first look may pass a last line over that has no end.
+                    self._is_last = self._is_over and self._looks is not None
+                    self._lines = self._next_look()
+                found = list(itertools.islice(self._lines, MOST_AT_ONCE))
+        except (LaunchError, OSError):
+            self._looks = self._lines = None
+            raise
+        if len(found) == MOST_AT_ONCE:
+            return found, "more"
+        self._lines = None
+        if self._is_last:
+            return found, "over"
+        return found, "more" if self._is_over else "wait"
+
+    def _next_look(self) -> Iterator[LogLine]:
+        position = self.position
+        if self._looks is not None:
+            return map(position.sending, next(self._looks))
+        since = position.since
+        self._looks = self.engine.watch(
+            self.handle,
+            self.ranks,
+            since=since,
+            tail=None if since else TAIL,
+            grep=self.pattern,
+        )
+        lines = next(self._looks)
+        if since is None:
+            last = list(lines)
+            position.begin(last)
+            lines = iter(last)
+        return position.unsent(lines)
+
+
+class Turns:
+    """How many streams stay."""
+
+    def __init__(self) -> None:
+        self.num_staying = 0
+
+    @contextmanager
+    def turn(self) -> Generator[bool]:
+        """Tell whether a stream may stay; until the end it counts as one that does."""
+        stays = self.num_staying < MOST_STREAMS
+        self.num_staying += stays
+        try:
+            yield stays
+        finally:
+            self.num_staying -= stays
 
 
 def lines_of(reading: Reading) -> Callable[[Request], Awaitable[Response]]:
-    """Give the page that streams: `rank` and `grep` choose lines as `launch logs` does."""
+    """Give the page that streams: `rank` and `grep` choose lines as `launch logs` does.
+
+    It goes on after the event that `Last-Event-ID` names, or `last`, which a page can send.
+    """
+    turns = Turns()
 
     async def answer(request: Request) -> Response:
         try:
             watched = await run_in_threadpool(_open, reading, request)
         except LaunchError as error:
-            return PlainTextResponse(f"{error.message}\n", 404)
-        return StreamingResponse(_events(watched, request), media_type="text/event-stream")
+            status = HTTPStatus.NOT_FOUND if isinstance(error, NotFound) else HTTPStatus.BAD_REQUEST
+            return PlainTextResponse(error.message, status)
+        return StreamingResponse(_events(watched, request, turns), media_type="text/event-stream")
 
     return answer
 
 
-def _open(reading: Reading, request: Request) -> Watched:
+def open_run_at(reading: Reading, place: str, run: str) -> tuple[Engine, RunHandle]:
+    """Open a run of an environment that is shown; raises NotFound where there is none."""
     from jobs.commands.options import open_environment, open_run
-    from jobs.runs.logs import parse_pattern, parse_ranks
 
-    asked = request.query_params
-    name, _, value = reading.words_for(request.path_params["place"])[0].partition("=")
+    name, _, value = reading.words_for(place)[0].partition("=")
     with heard():
         is_file = name == "--env"
         environment = open_environment("" if is_file else value, Path(value) if is_file else None)
-        engine, handle = open_run(request.path_params["run"], environment)
+        return open_run(run, environment)
+
+
+def _open(reading: Reading, request: Request) -> Watched:
+    from jobs.runs.logs import parse_pattern, parse_ranks
+
+    asked = request.query_params
+    engine, handle = open_run_at(reading, request.path_params["place"], request.path_params["run"])
+    with heard():
         size = engine.store.status(handle).world_size
     return Watched(
         engine=engine,
         handle=handle,
         ranks=parse_ranks(asked["rank"], size) if asked.get("rank") else None,
         pattern=parse_pattern(asked.get("grep") or None),
-        position=Position(request.headers.get("last-event-id", "")),
+        position=Position(request.headers.get("last-event-id") or asked.get("last", "")),
         is_here=Path(handle.run_dir).is_dir(),
     )
 
 
-async def _events(watched: Watched, request: Request) -> AsyncIterator[str]:
-    """Yield events of lines; ends with the run, or with the connection."""
+async def _events(watched: Watched, request: Request, turns: Turns) -> AsyncIterator[str]:
+    """Yield events of lines; ends with the run, the connection, or the stream's turn."""
     shortest_s = PAUSE_OF_STORE_S if isinstance(watched.engine, Attended) else PAUSE_S
     pause_s, silent_s = shortest_s, 0.0
-    yield "retry: 1000\n\n"
-    while not await request.is_disconnected():
-        try:
-            lines, is_over = await run_in_threadpool(watched.look)
-        except (LaunchError, OSError) as error:
-            yield f"event: lost\ndata: {json.dumps(str(error))}\n\n"
-            return
-        for start in range(0, len(lines), MOST_AT_ONCE):
-            told = [[each.rank, each.ts, each.text] for each in lines[start : start + MOST_AT_ONCE]]
-            is_last = start + MOST_AT_ONCE >= len(lines)
-            place = f"id: {watched.position}\n" if is_last else ""
-            yield f"{place}data: {json.dumps(told)}\n\n"
-        if is_over:
-            yield "event: over\ndata: null\n\n"
-            return
-        if lines:
-            pause_s, silent_s = shortest_s, 0.0
-        elif silent_s >= SILENCE_S:
-            yield ": nothing new\n\n"
-            silent_s = 0.0
-        await asyncio.sleep(pause_s)
-        silent_s += pause_s
-        pause_s = max(shortest_s, min(pause_s * 1.2, LONGEST_PAUSE_S))
+    with turns.turn() as stays:
+        yield f"retry: {RETRY_MS if stays else TURN_MS}\n\n"
+        while not await request.is_disconnected():
+            try:
+                lines, then = await run_in_threadpool(watched.look)
+            except Unreached as error:
+                yield _event("late", error.message)
+                lines, then = [], "wait"
+            except (LaunchError, OSError) as error:
+                yield _event("lost", str(error))
+                return
+            if lines:
+                told = json.dumps([[each.rank, each.ts, each.text] for each in lines])
+                yield f"id: {watched.position}\ndata: {told}\n\n"
+                pause_s, silent_s = shortest_s, 0.0
+            elif silent_s >= SILENCE_S:
+                yield ": nothing new\n\n"
+                silent_s = 0.0
+            if then == "more":
+                continue
+            if then == "over" or not stays:
+                yield _event("over" if then == "over" else "turn")
+                return
+            await asyncio.sleep(pause_s)
+            silent_s += pause_s
+            pause_s = max(shortest_s, min(pause_s * 1.2, LONGEST_PAUSE_S))
+
+
+def _event(name: str, told: str | None = None) -> str:
+    return f"event: {name}\ndata: {json.dumps(told)}\n\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import mimetypes
 import os
 import re
@@ -16,8 +15,6 @@ from starlette.responses import FileResponse, Response
 
 from jobs.contracts.errors import NotFound
 from jobs.contracts.spec import RunState
-from jobs.runs.charts import thinned
-from jobs.runs.metrics import Curve, read_curves
 
 # What a browser shows as a picture; of an SVG only within a page, where it runs no script.
 PICTURES = {".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg"}
@@ -55,29 +52,6 @@ def evidence_of(run: Mapping[str, Any], address: str) -> str | None:
         return None
     asked = {"rank": str(error["rank"]), "grep": re.escape(first)}
     return f"{address}?{urlencode(asked)}#h-log"
-
-
-def charts_of(runs: Sequence[tuple[str, Path]]) -> list[dict[str, Any]]:
-    """Give a chart for each metric: its title, its axis, and the points of each run.
-
-    Of many neighbouring points the lowest and the highest are left (jobs.runs.charts).
-    """
-    charts: dict[str, dict[str, Any]] = {}
-    for name, folder in runs:
-        for curve in read_curves(folder / "metrics.jsonl"):
-            empty: dict[str, Any] = {"title": curve.label, "axis": curve.axis, "series": []}
-            chart = charts.setdefault(curve.label, empty)
-            chart["series"].append({"name": name, **_points(curve)})
-    # What a program takes time for comes last.
-    return sorted(charts.values(), key=lambda chart: chart["title"].endswith("_s"))
-
-
-def _points(curve: Curve) -> dict[str, list[float | None]]:
-    points = thinned(curve)
-    return {
-        "at": [place for place, _ in points],
-        "values": [value if math.isfinite(value) else None for _, value in points],
-    }
 
 
 def fetched_to(run: str) -> Path:

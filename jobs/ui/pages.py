@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
@@ -14,16 +14,19 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import ImmutableMultiDict
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from jobs.contracts.errors import LaunchError, NotFound
 from jobs.host import console
 from jobs.runs.charts import COLOURS, COLOURS_ON_DARK
+from jobs.runs.metrics import read_by
 from jobs.ui import actions, live, one_run, tables, words_shown
+from jobs.ui.curves import Curves
 from jobs.ui.doing import Doings
 from jobs.ui.guard import Guard
 from jobs.ui.reading import Reading, alike, caught
@@ -56,12 +59,12 @@ SORTS: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 def make_pages(reading: Reading, *, port: int, token: str) -> ASGIApp:
     """Make the application: the pages behind their guard."""
-    doings = Doings()
+    curves, doings = Curves(), Doings()
 
     def page(
         show: Callable[[Pages, Request], Response],
     ) -> Callable[[Request], Awaitable[Response]]:
-        return _page(lambda request: show(Pages(reading.once(), doings), request))
+        return _page(lambda request: show(Pages(reading.once(), curves, doings), request))
 
     routes = [
         Route("/", _begin),
@@ -88,7 +91,19 @@ def make_pages(reading: Reading, *, port: int, token: str) -> ASGIApp:
         Route("/colours.css", page(Pages.colours)),
         Mount("/static", StaticFiles(directory=FOLDER / "static")),
     ]
-    return Guard(Starlette(routes=routes), port=port, token=token)
+    app = Starlette(routes=routes, middleware=[Middleware(_ReadByCurves, curves)])
+    return Guard(app, port=port, token=token)
+
+
+class _ReadByCurves:
+    """Has verbs that read metrics ask the curves that pages keep."""
+
+    def __init__(self, app: ASGIApp, curves: Curves) -> None:
+        self._app, self._curves = app, curves
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with read_by(self._curves.read):
+            await self._app(scope, receive, send)
 
 
 async def _begin(_: Request) -> Response:
@@ -149,8 +164,8 @@ def render(template: str, *, status: int = HTTPStatus.OK, **values: Any) -> Resp
 class Pages:
     """Each method makes one page."""
 
-    def __init__(self, reading: Reading, doings: Doings) -> None:
-        self._reading = reading
+    def __init__(self, reading: Reading, curves: Curves, doings: Doings) -> None:
+        self._reading, self._curves = reading, curves
         self._doings = doings
 
     def runs(self, request: Request) -> Response:
@@ -216,10 +231,18 @@ class Pages:
     def curves(self, request: Request) -> Response:
         """The curves of a run, as JSON that the charts draw."""
         place, run = _run_of(request)
-        return JSONResponse(one_run.charts_of([(run, self._report(place, run))]))
+        return self._charts(request, [(run, self._folder(place, run))])
 
-    def _report(self, place: str, run: str) -> Path:
-        return Path(self._reading.ask(place, "show", of=[run])["run_dir"])
+    def _charts(self, request: Request, runs: Sequence[tuple[str, Path]]) -> Response:
+        """Charts of runs; with points those that `chart` names, each after the version that is known."""
+        asked = (each.partition(" ") for each in request.query_params.getlist("chart"))
+        wanted = {title: version for version, _, title in asked}
+        return JSONResponse(self._curves.charts(runs, wanted))
+
+    def _folder(self, place: str, run: str) -> Path:
+        engine, handle = live.open_run_at(self._reading, place, run)
+        engine.store.bring(handle)
+        return Path(handle.run_dir)
 
     def diff(self, request: Request) -> Response:
         """How a run differs from another."""
@@ -246,11 +269,11 @@ class Pages:
     def compared_curves(self, request: Request) -> Response:
         """The curves of several runs, as JSON."""
         found = [
-            (run, self._report(place, run))
+            (run, self._folder(place, run))
             for place, runs in self._compared(request).items()
             for run in runs
         ]
-        return JSONResponse(one_run.charts_of(found))
+        return self._charts(request, found)
 
     def _compared(self, request: Request) -> dict[str, list[str]]:
         by_place: dict[str, list[str]] = {}
@@ -271,8 +294,8 @@ class Pages:
     def jobs(self, request: Request) -> Response:
         """Jobs of the catalog, and a form that starts one of them, or a job file."""
         place = request.query_params.get("place") or next(iter(self._reading.places()), "")
-        told: Any = self._reading.ask(place, "jobs") if place else []
-        return render("jobs.html", jobs=told, place=place, places=self._reading.places())
+        told = caught(place, lambda: self._reading.ask(place, "jobs") if place else [])
+        return render("jobs.html", told=told, place=place, places=self._reading.places())
 
     def datasets(self, _: Request) -> Response:
         """Datasets and models with their versions."""
@@ -350,10 +373,14 @@ class Pages:
 
     def doctor(self, _: Request) -> Response:
         """What this machine has, and what is missing; of the machine alone where nothing is up."""
-        told = self._reading.ask_each("doctor")
+        unknown = self._reading.unknown()
+        up = [each for each in self._reading.places() if each not in unknown]
+        # It takes seconds, and is what the page is for: it is waited for.
+        told = [caught(each, lambda place=each: self._reading.ask(place, "doctor")) for each in up]
         if not told:
             told = [caught("this machine", lambda: self._reading.ask_machine("doctor"))]
         shown = [tables.checks(each.place, each.value) for each in told if each.value]
+        told += self._reading.ask_each("env", "show", places=unknown)
         return render("doctor.html", tables=shown, errors=alike(told))
 
     def ask(self, request: Request) -> Response:

@@ -43,10 +43,14 @@ class Reading:
         return _OnceListed(self._env_file, self._late)
 
     def places(self) -> list[str]:
-        """List the environments that are up, or may be: of a service or a bucket nobody knows."""
+        """List the environments that are up, then those that may be: of a service or a bucket nobody knows."""
         if self._env_file is not None:
             return [FILE]
-        return [each["stack"] for each in self.stacks() if each["up"] is not False]
+        return [each["stack"] for each in self.stacks() if each["up"]] + self.unknown()
+
+    def unknown(self) -> list[str]:
+        """List the environments of which nobody knows whether they are up."""
+        return [each["stack"] for each in self.stacks() if each["up"] is None]
 
     def stacks(self) -> list[dict[str, Any]]:
         """List the project's stacks; none beside an environment file."""
@@ -81,7 +85,7 @@ class Reading:
         places: Sequence[str] | None = None,
     ) -> list[Told]:
         """Ask every environment at once for `what`; of several, one that is slow hides none of the others."""
-        unknown = [each["stack"] for each in self.stacks() if each["up"] is None]
+        unknown = self.unknown()
         places = self.places() if places is None else places
         works = {
             (each, *what): partial(

@@ -24,7 +24,7 @@ def listing_rows(project: Path, rounds: int) -> list[Row]:
             folder = Path(name) / str(size)
             folder.mkdir()
             environment = local_environment(folder)
-            _fill(launch, environment, folder, size)
+            fill(launch, environment, folder, size)
             argv = [launch, "ls", "--env", str(environment)]
             commands.append(Command(name=f"ls of {size}", argv=argv))
         timings = time_in_turn(commands, rounds=3 * rounds)
@@ -41,7 +41,8 @@ def listing_rows(project: Path, rounds: int) -> list[Row]:
     ]
 
 
-def _fill(launch: str, environment: Path, folder: Path, size: int) -> None:
+def fill(launch: str, environment: Path, folder: Path, size: int) -> None:
+    """Fill a store with copies of one real run, so that it holds this many."""
     job = folder / "job.yaml"
     job.write_text("name: tiny\nimage: pytorch\ncommand: [python, -c, pass]\n")
     subprocess.run(

@@ -80,8 +80,8 @@ def test_batches_come_in_order_whatever_the_number_of_workers(found):
     assert alone == together != hashlib.sha256().hexdigest()
     assert batches == {
         "samples": [[3, 20, 2], [], [1, 14]],
-        "labels": [[0, 1, 0], [], [0, 1]],
-        "shapes": [[3, 32, 32, 3], [0, 32, 32, 3], [2, 32, 32, 3]],
+        "labels": [[0, 1, 0], [-1, -1, -1], [0, 1, -1]],
+        "shapes": [[3, 32, 32, 3]] * 3,
     }
 
 
@@ -111,3 +111,15 @@ def test_a_file_that_is_no_whole_picture_is_named(found):
     for said in found["broken"].values():
         assert said.startswith("`DIR/train/a/1.jpg` is not a complete picture: ")
         assert said.endswith("(hint: get the file again, or take it away)")
+
+
+def test_a_corrupt_picture_is_left_out_or_filled_up_to_a_limit(found):
+    beyond = found["corrupt"].pop("beyond")
+    assert found["corrupt"] == {
+        "evaluated": [[[0, 3], [0, 0, -1], [0, 180, 0]], [[2], [0, -1, -1], [120, 0, 0]]],
+        "trained": [[[0, 3, 0], [0, 0, 0], [0, 180, 0]], [[2, 2], [0, 0, -1], [120, 120, 0]]],
+        "num_skipped": 7,
+    }
+    assert beyond.startswith(
+        "2 corrupt pictures are more than --max-corrupt 1: `DIR/train/a/2.png`"
+    )

@@ -1,4 +1,4 @@
-"""A model of the user's own in one file: both examples run through `launch` on two ranks, and resume."""
+"""A model of the user's own in one file: the examples run through `launch` on two ranks, and resume."""
 
 from __future__ import annotations
 
@@ -63,6 +63,17 @@ def test_a_segmentation_finds_discs_by_its_own_loss(environment):
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     (main,) = [line for line in lines if "goal" in line]
     assert (main["split"], main["name"], main["goal"]) == ("val", "iou", "max")
+
+
+def test_a_keras_network_learns_on_class_folders(environment):
+    needs.runtime("tensorflow")
+    folder, summary = launch(environment, "run", "separable.yaml")
+    fixed = ("program", "strategy", "world_size", "batch_size")
+    assert [summary[key] for key in fixed] == ["separable", "horovod", 2, 32]
+    assert len(set(summary["weights_sha256"])) == 1
+    assert summary["val_top1"] > 0.9
+    model = folder / "outputs" / "model"
+    assert {path.name for path in model.iterdir()} == {"separable.json", "separable.safetensors"}
 
 
 @pytest.mark.faults

@@ -99,6 +99,12 @@ print(json.dumps(found))
 """
 
 
+OTHER_CLUSTER = {
+    "cluster": {"worker": ["127.0.0.1:9", "127.0.0.1:10"]},
+    "task": {"type": "worker", "index": 1},
+}
+
+
 def make_set(folder: Path, *, val_classes: tuple[str, ...] = ("a", "b")) -> Path:
     from PIL import Image
 
@@ -123,6 +129,7 @@ def test_a_mistake_is_one_line_that_says_what_to_do(python, tmp_path):
     loop, fit = PROGRAMS
     small = ["--image-size", "32", "--batch-per-rank", "2", "--epochs", "1"]
     two = {"WORLD_SIZE": "2", "RANK": "0"}
+    none = ["--max-corrupt", "0"]
     cases = [
         ([loop, ["--epochs", "0"], {}], 2, "--epochs must be above 0, not 0"),
         ([fit, ["--batch-per-rank", "1"], {}], 2, "--batch-per-rank must be 2 or more, not 1"),
@@ -130,7 +137,16 @@ def test_a_mistake_is_one_line_that_says_what_to_do(python, tmp_path):
         ([loop, ["--data", "/nowhere"], {}], 1, "error: no folder `/nowhere/train`"),
         ([loop, ["--strategy", "single"], two], 1, "error: strategy single cannot train on 2"),
         ([loop, ["--device", "cuda"], {}], 1, "error: --device cuda, but TensorFlow sees no GPU"),
-        ([fit, ["--xla"], two], 1, "error: --xla with `fit` compiles the whole step, and Horovod"),
+        (
+            [fit, ["--strategy", "mwms"], two],
+            1,
+            "error: --strategy mwms needs TF_CONFIG with a cluster of workers: no 'TF_CONFIG' (hint",
+        ),
+        (
+            [loop, [], {**two, "TF_CONFIG": json.dumps(OTHER_CLUSTER)}],
+            1,
+            "error: TF_CONFIG says worker 1 of 2 workers, the launcher says rank 0 of 2 (hint: start",
+        ),
         (
             [loop, ["--data", str(other), *small], {}],
             1,
@@ -143,7 +159,7 @@ def test_a_mistake_is_one_line_that_says_what_to_do(python, tmp_path):
         ),
         *(
             (
-                [TINY, [framework, "plain", "--data", str(broken), *small], {}],
+                [TINY, [framework, "plain", "--data", str(broken), *small, *none], {}],
                 1,
                 f"error: `{torn}` is not a complete picture",
             )

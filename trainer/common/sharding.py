@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from trainer.common.epoch_order import BEGIN_AT, begin_order, epoch_order
+from trainer.common.errors import TrainingError
 from trainer.common.world import World
 
 # Shards whose samples are mixed with each other: as many stay at hand where they come from afar.
@@ -83,6 +84,18 @@ def rank_batches(
     for batch in islice(full, max(0, num_samples // batch_size - first)):
         copies = [s + copy * num_samples for s in batch for copy in range(repeats)]
         yield shard(copies, world)
+
+
+def require_full_batch(num_train: int, *, batch_per_rank: int, world_size: int) -> None:
+    """Raises TrainingError where a training set is smaller than a batch of all ranks."""
+    wanted = batch_per_rank * world_size
+    if num_train < wanted:
+        most = num_train // world_size
+        message = (
+            f"--batch-per-rank {batch_per_rank} on {world_size} ranks is a batch of {wanted}, "
+            f"more than the {num_train} training pictures"
+        )
+        raise TrainingError(message, hint=f"--batch-per-rank {most} or less")
 
 
 def _windows(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 
 
@@ -32,12 +32,17 @@ class Throughput:
         self._num_steps = self._num_samples = 0
         self._parts: dict[str, float] = {}
         self._told_steps = 0
+        self._steps_s = 0.0
+        self._stepped_s: float | None = None  # when the last step of a `training` block ended
+        self._also: Callable[[], Mapping[str, float]] = dict
 
     @contextmanager
     def training(self) -> Generator[None]:
         """Time the steps taken inside."""
         self._began = self._now()
+        self._stepped_s = self._clock()
         yield
+        self._stepped_s = None
         if self._warmup_left == 0:
             self._seconds += self._now() - self._began
 
@@ -52,6 +57,13 @@ class Throughput:
         """Count what the host did for a step while the device had nothing of it to do."""
         self._add("host_s", seconds)
 
+    def also(self, take: Callable[[], Mapping[str, float]]) -> None:
+        """Let `take_parts` give what `take` gives, too: means of a step since it was asked last.
+
+        Where that is anything, `step_s` is beside it: the whole step, from the end of the one before.
+        """
+        self._also = take
+
     def _add(self, part: str, seconds: float) -> None:
         self._parts[part] = self._parts.get(part, 0.0) + seconds
 
@@ -61,11 +73,17 @@ class Throughput:
         if num_steps == 0:
             return {}
         told = {part: seconds / num_steps for part, seconds in self._parts.items()}
-        self._parts, self._told_steps = {}, self._num_steps
+        if also := self._also():
+            told |= {**also, "step_s": self._steps_s / num_steps}
+        self._parts, self._told_steps, self._steps_s = {}, self._num_steps, 0.0
         return told
 
     def step(self, num_samples: int) -> None:
         """Count one optimizer step over `num_samples` of all ranks together."""
+        now_s = self._clock()
+        if self._stepped_s is not None:
+            self._steps_s += now_s - self._stepped_s
+            self._stepped_s = now_s
         self._num_steps += 1
         self._num_samples += num_samples
         if self._warmup_left == 0:

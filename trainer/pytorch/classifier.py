@@ -23,13 +23,13 @@ from torch import nn
 from torch.optim import Optimizer
 
 from trainer.common.errors import TrainingError
+from trainer.common.model_about import About
 from trainer.common.options import MAY_CHANGE, parse_options
 from trainer.common.resnet_options import ResnetOptions
 from trainer.common.schedule import Schedule
 from trainer.data.pictures.crops import center_crop
 from trainer.pytorch.loader import Augment, Batch, Noise
 from trainer.pytorch.loop import Part, run
-from trainer.pytorch.model_file import About
 from trainer.pytorch.networks import build_network, load_pretrained, parameter_groups
 from trainer.pytorch.optimizers import OptimizerName, make_optimizer
 from trainer.pytorch.picture_data import (
@@ -222,12 +222,13 @@ class Classifier(PictureTask[Options]):
         return {**super().facts(), **({"is_own": True} if self._build else {})}
 
     def summary(self) -> dict[str, object]:
-        """Give sizes, and the rate at which cores decode."""
-        threads = self.data.threads
+        """Give sizes, and the rates at which a core decodes and the store gives to a rank."""
+        threads, flow = self.data.threads, self.data.flow
         return {
             **super().summary(),
             **({} if self._build else {"network": self.options.network}),
             "decoded_per_core_per_s": threads.decoded_per_core_per_s if threads else None,
+            "streamed_bytes_per_s": flow.bytes_per_s if flow else None,
         }
 
 

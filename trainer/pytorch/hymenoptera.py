@@ -26,6 +26,7 @@ from torch.optim import Optimizer
 from torchvision.models import ResNet
 
 from trainer.common.messages import warn
+from trainer.common.model_about import About
 from trainer.common.options import MAY_CHANGE, parse_options
 from trainer.common.schedule import Schedule, ScheduleName
 from trainer.common.throughput import Throughput
@@ -36,7 +37,6 @@ from trainer.pytorch.features import Features, compute_features
 from trainer.pytorch.finish import waiter
 from trainer.pytorch.loader import Source
 from trainer.pytorch.loop import run
-from trainer.pytorch.model_file import About
 from trainer.pytorch.networks import (
     NetworkName,
     build_network,

@@ -27,6 +27,7 @@ from trainer.common.position import Position, TakenStep
 from trainer.common.progress import Progress
 from trainer.common.throughput import Throughput
 from trainer.common.trackers import open_trackers
+from trainer.data.pictures.predicted import Files, Row, find_files, tell_rows
 from trainer.pytorch.average import Average
 from trainer.pytorch.batch_norms import share_batch_norms
 from trainer.pytorch.find_batch import find_batch, memory_told
@@ -35,9 +36,9 @@ from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
 from trainer.pytorch.model_file import load_model
 from trainer.pytorch.precision import autocast, make_scaler, take_step
-from trainer.pytorch.predictions import Files, Row, find_files, tell_rows
 from trainer.pytorch.profiling import Profiler
 from trainer.pytorch.program import TorchOptions
+from trainer.pytorch.step_parts import StepParts
 from trainer.pytorch.strategy import Ranks, average_buffers, pick_device
 from trainer.pytorch.transfer import copied_ahead
 
@@ -301,6 +302,10 @@ class Training(Generic[OptionsT, B]):
         self.throughput = Throughput(
             num_warmup_steps=task.num_warmup_steps, synchronise=waiter(task.device)
         )
+        self._parts = StepParts(
+            self._wrapped, self._optimizer, task.device, num_ranks=ranks.world.size
+        )
+        self.throughput.also(self._parts.take)
         self.num_steps = 0
         self._profiler = Profiler(
             ranks.run_dir,
@@ -386,7 +391,8 @@ class Training(Generic[OptionsT, B]):
         self._model.train()
         parts = copied_ahead(task.batches(position), task.device)
         while group := self._next_parts(parts):
-            total, num_right = self._take_step(group, task.rate(position))
+            with self._parts.step():
+                total, num_right = self._take_step(group, task.rate(position))
             self.throughput.step(sum(part.num_samples for part in group))
             samples = [sample for part in group for sample in part.samples]
             taken = TakenStep(

@@ -35,6 +35,7 @@ from trainer.data.pictures.coco import require_equal_categories
 from trainer.data.pictures.coco_batches import count_batches, grouped_batches, is_flipped
 from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.data.pictures.header import CorruptPicture
+from trainer.data.pictures.predicted import Files, Row
 from trainer.pytorch.coco_cache import CachedPictures, CachedSplit, open_cached
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.loader import num_workers
@@ -45,7 +46,6 @@ from trainer.pytorch.maskrcnn_model import BackboneName, Design, make_network
 from trainer.pytorch.maskrcnn_picture import predict
 from trainer.pytorch.networks import NO_WEIGHTS
 from trainer.pytorch.precision import make_sgd
-from trainer.pytorch.predictions import Files, Row
 from trainer.pytorch.program import TorchOptions, run_program
 from trainer.pytorch.transfer import place
 

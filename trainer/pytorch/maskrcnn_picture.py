@@ -14,9 +14,9 @@ from PIL import Image, ImageDraw, ImageFont
 
 from trainer.common.whole_file import write_whole
 from trainer.data.pictures.decoding import decode_rgb
+from trainer.data.pictures.predicted import Files, Row
 from trainer.pytorch.maskrcnn_evaluation import Found, find_objects
 from trainer.pytorch.maskrcnn_model import build_network, load_trained, read_weights
-from trainer.pytorch.predictions import Files, Row
 
 # What is less sure than this is not drawn.
 LEAST_SCORE = 0.5

@@ -30,12 +30,12 @@ from trainer.common.position import Position
 from trainer.common.sharding import shard, shuffled_batches
 from trainer.data.pictures.decoding import decode_rgb
 from trainer.data.pictures.idx import read_idx
+from trainer.data.pictures.predicted import Files, Row, tell_classes
 from trainer.data.synthesize.digits import make_default_digits
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.loop import Loss, Part, Task, run
 from trainer.pytorch.model_file import read_model
 from trainer.pytorch.precision import autocast
-from trainer.pytorch.predictions import Files, Row, tell_classes
 from trainer.pytorch.program import TorchOptions, run_program
 from trainer.pytorch.strategy import Ranks
 from trainer.pytorch.transfer import send
@@ -190,7 +190,8 @@ class Digits(Task[Options, tuple[Tensor, Tensor]]):
         """Yield each picture's surest digits; it is made grey, and as small as MNIST's."""
         network, about = read_model(self.options.saved, lambda _: build_network())
         network.to(self.device)
-        yield from tell_classes(files, self._shares(network, files), about.classes, folder)
+        shares = (each.tolist() for each in self._shares(network, files))
+        yield from tell_classes(files, shares, about.classes, folder)
 
     @torch.no_grad()
     def _shares(self, network: nn.Module, files: Files) -> Iterator[Tensor]:

@@ -26,6 +26,7 @@ from trainer.common.schedule import Schedule, ScheduleName
 from trainer.common.sharding import rank_batches, shard
 from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.data.pictures.header import CorruptPicture
+from trainer.data.pictures.predicted import Files, Row
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.loader import num_workers
 from trainer.pytorch.loop import Loss, Part, Task, run
@@ -33,7 +34,6 @@ from trainer.pytorch.model_file import load_model
 from trainer.pytorch.networks import parameter_groups
 from trainer.pytorch.optimizers import OptimizerName, make_optimizer
 from trainer.pytorch.precision import autocast
-from trainer.pytorch.predictions import Files, Row
 from trainer.pytorch.program import TorchOptions, run_program
 from trainer.pytorch.strategy import Ranks
 from trainer.pytorch.transfer import copied_ahead

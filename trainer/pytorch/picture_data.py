@@ -10,11 +10,12 @@ from typing import Annotated, Literal
 
 import torch
 
-from trainer.common.errors import TrainingError
 from trainer.common.options import MAY_CHANGE
 from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.data.pictures.jpeg_crop import open_cropper
 from trainer.data.pictures.splits import Pictures, Repeated, open_splits
+from trainer.data.streaming.flow import Flow
+from trainer.data.streaming.source import StreamedPictures
 from trainer.data.synthesize.folders import default_folder
 from trainer.data.synthesize.stripes import make_pictures
 from trainer.pytorch.loader import DecodingThreads, Loader, Noise, Source, num_workers
@@ -90,6 +91,8 @@ class Data:
     shard_sizes: Sequence[int] = ()
     # That decode, where pictures are decoded.
     threads: DecodingThreads | None = None
+    # From the store, where they are streamed.
+    flow: Flow | None = None
     # That were skipped, where pictures are decoded.
     corrupt: CorruptPictures | None = None
 
@@ -138,6 +141,7 @@ def open_loaders(
         num_val=len(val.labels),
         classes=train.classes,
         shard_sizes=train.shard_sizes,
+        flow=train.flow if isinstance(train, StreamedPictures) else None,
         threads=threads,
         corrupt=corrupt,
     )
@@ -154,15 +158,3 @@ def make_noise(made: MadeSet, device: torch.device, *, batch: int) -> Data:
         num_val=batch,
         classes=[str(number) for number in range(made.num_classes)],
     )
-
-
-def require_full_batch(num_train: int, *, batch_per_rank: int, world_size: int) -> None:
-    """Raises TrainingError where a training set is smaller than a batch of all ranks."""
-    wanted = batch_per_rank * world_size
-    if num_train < wanted:
-        most = num_train // world_size
-        message = (
-            f"--batch-per-rank {batch_per_rank} on {world_size} ranks is a batch of {wanted}, "
-            f"more than the {num_train} training pictures"
-        )
-        raise TrainingError(message, hint=f"--batch-per-rank {most} or less")

@@ -10,10 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from trainer.common.metrics import MainFigure
+from trainer.common.model_about import About
 from trainer.common.position import Position
 from trainer.common.schedule import Schedule
-from trainer.common.sharding import rank_batches
+from trainer.common.sharding import rank_batches, require_full_batch
 from trainer.data.pictures.crops import Crop, picture_rng, random_crop
+from trainer.data.pictures.predicted import Files, Row, tell_classes
 from trainer.pytorch.evaluation import evaluate
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.labels import LOSSES, mix
@@ -27,9 +29,9 @@ from trainer.pytorch.loader import (
     num_workers,
 )
 from trainer.pytorch.loop import Loss, Part, Task
-from trainer.pytorch.model_file import About, read_model
-from trainer.pytorch.picture_data import Data, PictureOptions, require_full_batch
-from trainer.pytorch.predictions import Files, Row, picture_shares, tell_classes
+from trainer.pytorch.model_file import read_model
+from trainer.pytorch.picture_data import Data, PictureOptions
+from trainer.pytorch.predictions import picture_shares
 
 OptionsT = TypeVar("OptionsT", bound=PictureOptions)
 
@@ -129,7 +131,7 @@ class PictureTask(Task[OptionsT, Batch]):
         source = Loader(files, self.device, size=about.image_size, threads=threads)
         every = range(len(files.paths))
         told = picture_shares(network, source, every, precision=self.options.precision)
-        shares = (each for _, each in told)
+        shares = (each.tolist() for _, each in told)
         yield from tell_classes(files, shares, about.classes, folder)
 
     def rate(self, position: Position) -> float:

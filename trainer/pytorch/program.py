@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import torch
 
-from trainer.common.errors import TrainingError
+from trainer.common.model_options import ModelOptions
 from trainer.common.options import MAY_CHANGE
 from trainer.common.program import run_ranks
-from trainer.common.training_options import DeviceName, PrecisionName, TrainingOptions
+from trainer.common.training_options import DeviceName, PrecisionName
 from trainer.common.world import Backend, RankArguments, World
 from trainer.pytorch.strategy import Ranks, Strategy, StrategyName, make_strategy
 
 
 @dataclass(frozen=True, kw_only=True)
-class TorchOptions(TrainingOptions):
+class TorchOptions(ModelOptions):
     """Options that all PyTorch programs have; a program's own extend it."""
 
     strategy: Annotated[StrategyName | None, "how ranks work together", MAY_CHANGE] = None
@@ -31,20 +30,6 @@ class TorchOptions(TrainingOptions):
     sync_batch_norm: Annotated[
         bool, "batch norms see the samples of all ranks, not of their own alone"
     ] = False
-    model: Annotated[
-        Path | None, "begin from the model that this program wrote into this file", MAY_CHANGE
-    ] = None
-    evaluate_only: Annotated[
-        bool, "evaluate the newest checkpoint, else --model; do not train", MAY_CHANGE
-    ] = False
-    predict: Annotated[
-        Path | None,
-        "predict this file, or the files of this folder, by --model; do not train",
-        MAY_CHANGE,
-    ] = None
-    profile: Annotated[
-        int, "profile so many steps after the warm-up, into the output `profile`", MAY_CHANGE
-    ] = 0
     find_batch: Annotated[
         bool, "tell the largest batch of a step that a GPU's memory holds; do not train", MAY_CHANGE
     ] = False
@@ -62,20 +47,6 @@ class TorchOptions(TrainingOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require_positive("epochs", "clip_norm")
-        self.require_at_least(0, "profile")
-        if self.predict:
-            self.saved  # noqa: B018 - there has to be one
-        if self.predict and self.evaluate_only:
-            message = "--predict and --evaluate-only are two things: give one of them"
-            raise ValueError(message)
-
-    @property
-    def saved(self) -> Path:
-        """The file of the model that --predict uses; raises ValueError where none is given."""
-        if self.model is None:
-            message = "--predict needs --model FILE, which a training wrote into outputs/model"
-            raise ValueError(message)
-        return self.model
 
     @property
     def hint(self) -> str:
@@ -88,12 +59,8 @@ def run_program(options: TorchOptions, train: Callable[[Ranks], None]) -> int:
 
     def make(world: World) -> Strategy:
         torch.set_num_threads(world.num_threads)
-        if options.predict is None:
-            return make_strategy(options.strategy, world)
-        if world.size > 1:
-            message = f"--predict is for one process, and these are {world.size} ranks"
-            raise TrainingError(message, hint="start it on one")
-        return make_strategy("single", world)
+        options.require_alone(world.size)
+        return make_strategy("single" if options.predict else options.strategy, world)
 
     arguments = RankArguments(
         dist_backend=options.dist_backend,

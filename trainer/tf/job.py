@@ -1,19 +1,17 @@
-"""Builds what the TensorFlow and the Keras program share: options, data, model, results."""
+"""Builds what a TensorFlow or a Keras training consists of: options, data, network, optimizer."""
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import keras
-import numpy as np
 
-from trainer.common.errors import TrainingError
+from trainer.common.messages import say
 from trainer.common.metrics import Metrics
+from trainer.common.model_options import ModelOptions
 from trainer.common.options import MAY_CHANGE, recipe_of
 from trainer.common.position import Position
 from trainer.common.progress import Progress
@@ -22,39 +20,32 @@ from trainer.common.schedule import Schedule
 from trainer.common.sharding import rank_batches, shard
 from trainer.common.throughput import Throughput
 from trainer.data.pictures.crops import Crop, center_crop, picture_rng, random_crop
-from trainer.data.pictures.splits import open_splits
-from trainer.data.synthesize.folders import default_folder
-from trainer.data.synthesize.stripes import make_pictures
+from trainer.tf.data import Data, open_data
 from trainer.tf.keeper import Keeper
-from trainer.tf.loader import Batch, Loader, Noise, Source, num_workers
-from trainer.tf.network import build_resnet50, load_pretrained, save_weights
+from trainer.tf.loader import Reading
+from trainer.tf.model_file import load_model, load_pretrained
+from trainer.tf.network import build_resnet50
 from trainer.tf.optimizer import make_optimizer, set_precision
-from trainer.tf.state import rank_state, seed_generators, weights_digest, write_statistics
+from trainer.tf.state import seed_generators
 from trainer.tf.strategy import DeviceName, Ranks, StrategyName, pick_device
 
-SYNTHETIC, RANDOM = "synthetic", "random"
-NUM_TOP = 5
+# Makes a network for so many classes, of pictures of so many pixels a side.
+Build = Callable[[int, int], keras.Model]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(ResnetOptions):
+class Options(ResnetOptions, ModelOptions):
     """The command line; parse_options makes it."""
 
     strategy: Annotated[StrategyName | None, "how ranks work together", MAY_CHANGE] = None
     xla: Annotated[bool, "let XLA compile the network", MAY_CHANGE] = False
+    max_corrupt: Annotated[
+        int, "corrupt pictures that a rank may meet and skip; 0 skips none", MAY_CHANGE
+    ] = 10
 
-
-@dataclass(frozen=True, kw_only=True)
-class Data:
-    """Training and validation pictures as batches, and how many there are."""
-
-    train: Source
-    val: Source
-    num_train: int
-    num_val: int
-    num_classes: int
-    # Of the training pictures, where they are in shards: the order keeps to few of them.
-    shard_sizes: Sequence[int] = ()
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_at_least(0, "max_corrupt")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +60,8 @@ class Job:
     network: keras.Model
     optimizer: keras.optimizers.Optimizer
     schedule: Schedule
+    # Whether the network is one of the user's own.
+    is_own: bool
 
     @property
     def batch_size(self) -> int:
@@ -85,8 +78,8 @@ class Job:
         """Batches of an evaluation, over all ranks together."""
         return math.ceil(self.data.num_val / self.batch_size)
 
-    def train_batches(self, position: Position) -> Iterator[Batch]:
-        """Give this rank's part of each global batch that is left of the epoch."""
+    def read_training(self, position: Position) -> Reading:
+        """Read this rank's part of each global batch that is left of the epoch."""
         seed, epoch = self.options.seed, position.epoch + 1
 
         def crop_of(index: int, width: int, height: int) -> Crop:
@@ -101,15 +94,15 @@ class Job:
             shard_sizes=self.data.shard_sizes,
             first=position.batch,
         )
-        return self.data.train.batches(mine, crop_of)
+        return self.data.train.read(mine, crop_of)
 
-    def val_batches(self) -> Iterator[Batch]:
-        """Give this rank's part of the validation set; the last may have no picture."""
+    def read_validation(self) -> Reading:
+        """Read this rank's part of the validation set; the last batch may have no picture."""
         num_images, size = self.data.num_val, self.batch_size
         starts = range(0, num_images, size)
         batches = (list(range(start, min(start + size, num_images))) for start in starts)
         mine = (shard(batch, self.ranks.world) for batch in batches)
-        return self.data.val.batches(mine, lambda _, *size: center_crop(*size))
+        return self.data.val.read(mine, lambda _, *size: center_crop(*size))
 
     def make_keeper(self) -> Keeper:
         """Keep the weights, the optimizer and the generators of this training."""
@@ -119,8 +112,16 @@ class Job:
             batch_size=self.batch_size,
             num_samples=self.data.num_train,
             num_classes=self.data.num_classes,
+            **({"is_own": True} if self.is_own else {}),
         )
-        return Keeper(self.network, self.optimizer, self.ranks, options=self.options, recipe=recipe)
+        return Keeper(
+            self.network,
+            self.optimizer,
+            self.ranks,
+            options=self.options,
+            recipe=recipe,
+            rate=lambda position: self.schedule.rate(position.step),
+        )
 
     def make_progress(self, metrics: Metrics, throughput: Throughput) -> Progress:
         """Make the metrics and progress lines of this training."""
@@ -139,22 +140,23 @@ def prepare(
     options: Options,
     ranks: Ranks,
     *,
-    build: Callable[[int, int], keras.Model] = build_resnet50,
+    build: Build | None = None,
 ) -> Job:
     """Meet the other ranks, open the data, and make the model that all of them start from.
 
-    `build` makes a network for so many classes and a size of pictures.
+    `build` makes a network of the user's own in place of ResNet-50.
     """
     world = ranks.world
     device = pick_device(options.device, world)
     ranks.strategy.init(world, device)
     data = open_data(options, ranks, device)
-    require_full_batch(options, data, world.size)
     set_precision(options.precision)
     keras.utils.set_random_seed(options.seed)
-    network = build(data.num_classes, options.image_size)
+    network = (build or build_resnet50)(data.num_classes, options.image_size)
     if options.weights is not None:
-        load_pretrained(network, options.weights, say=print if world.is_main else lambda _: None)
+        load_pretrained(network, options.weights, say=say if world.is_main else lambda _: None)
+    if options.model is not None:
+        load_model(network, options.model, classes=list(data.classes))
     optimizer = make_optimizer(
         network,
         precision=options.precision,
@@ -176,111 +178,5 @@ def prepare(
         network=network,
         optimizer=optimizer,
         schedule=schedule,
+        is_own=build is not None,
     )
-
-
-def open_data(options: Options, ranks: Ranks, device: DeviceName) -> Data:
-    """Open the folder, or make what `--data` names; a collective."""
-    num_train, num_classes = options.num_images, options.num_classes
-    made = {"num_classes": num_classes, "size": options.image_size, "seed": options.seed}
-    if options.data == RANDOM:
-        noise = Noise(batch=options.batch_per_rank, **made)
-        return Data(
-            train=noise,
-            val=noise,
-            num_train=num_train,
-            num_val=max(1, num_train // 4),
-            num_classes=num_classes,
-        )
-    if options.data == SYNTHETIC:
-        made |= {"num_train": num_train, "num_val": max(num_classes, num_train // 4)}
-        folder = default_folder(names=None, **made)
-        if ranks.world.local_rank == 0:
-            make_pictures(folder, **made)
-        ranks.strategy.barrier()
-    else:
-        folder = Path(options.data) if options.data else ranks.run_dir.input("imagenet")
-    train, val = open_splits(folder)
-    workers = options.workers or num_workers(ranks.world, device)
-    return Data(
-        train=Loader(train, size=options.image_size, num_workers=workers),
-        val=Loader(val, size=options.image_size, num_workers=workers),
-        num_train=len(train.labels),
-        num_val=len(val.labels),
-        num_classes=len(train.classes),
-        shard_sizes=train.shard_sizes,
-    )
-
-
-def require_full_batch(options: Options, data: Data, world_size: int) -> None:
-    """Raises TrainingError where a training set is smaller than a batch of all ranks."""
-    wanted = options.batch_per_rank * world_size
-    if data.num_train < wanted:
-        message = (
-            f"--batch-per-rank {options.batch_per_rank} on {world_size} ranks is a batch of "
-            f"{wanted}, more than the {data.num_train} training pictures"
-        )
-        raise TrainingError(
-            message, hint=f"--batch-per-rank {data.num_train // world_size} or less"
-        )
-
-
-def average_statistics(job: Job) -> None:
-    """Give all ranks the mean of their batch statistics; a collective, for before an evaluation."""
-    own = rank_state(job.network)["buffers"]
-    if own.size and job.ranks.world.size > 1:
-        total = job.ranks.strategy.sum(own, "statistics").numpy()
-        write_statistics(job.network, total / np.float32(job.ranks.world.size))
-
-
-def require_finite(job: Job, found: Mapping[str, float]) -> None:
-    """Raises TrainingError where an evaluation's loss is not finite."""
-    if not math.isfinite(found["loss"]):
-        message = "training has diverged: the loss of the validation set is not finite"
-        raise TrainingError(message, hint=job.options.hint)
-
-
-def write_results(
-    job: Job, found: Mapping[str, float], *, throughput: Throughput, keeper: Keeper, began_s: float
-) -> None:
-    """Write model and summary; a collective, after which all is on disk."""
-    options, world, run_dir = job.options, job.ranks.world, job.ranks.run_dir
-    keeper.finish(hint=options.hint)
-    digests = gather_digests(job)
-    if world.is_main:
-        save_weights(job.network, run_dir.output("model") / "resnet50.safetensors")
-        sizes = (math.prod(variable.shape) for variable in job.network.trainable_variables)
-        run_dir.write_summary(
-            {
-                "program": job.program,
-                "strategy": job.ranks.strategy.name,
-                "world_size": world.size,
-                "device": job.device,
-                "precision": options.precision,
-                "epochs": options.epochs,
-                "batch_size": job.batch_size,
-                "image_size": options.image_size,
-                "seed": options.seed,
-                "parameters": sum(sizes),
-                "train_images": job.data.num_train,
-                "val_images": job.data.num_val,
-                **{f"val_{name}": value for name, value in found.items()},
-                "images_per_s": throughput.samples_per_s,
-                "train_s": round(time.perf_counter() - began_s, 3),
-                "weights_sha256": digests,
-                **keeper.figures(),
-            }
-        )
-    # No rank says that all is well before the model is on disk.
-    job.ranks.strategy.barrier()
-
-
-def gather_digests(job: Job) -> Sequence[str]:
-    """Give the SHA-256 of every rank's weights; raises TrainingError where two differ."""
-    mine = np.frombuffer(weights_digest(job.network), np.uint8)
-    digests = [part.tobytes().hex() for part in job.ranks.strategy.gather(mine)]
-    for rank, other in enumerate(digests):
-        if other != digests[0]:
-            message = f"rank {rank} ended with other weights than rank 0"
-            raise TrainingError(message)
-    return digests

@@ -38,8 +38,9 @@ class Keeper(CheckpointKeeper[Arrays]):
         *,
         options: TrainingOptions,
         recipe: Mapping[str, object],
+        rate: Callable[[Position], float] | None = None,
     ) -> None:
-        super().__init__(ranks.world, ranks.run_dir, options=options, recipe=recipe)
+        super().__init__(ranks.world, ranks.run_dir, options=options, recipe=recipe, rate=rate)
         self._network = network
         self._optimizer = optimizer
         self._strategy = ranks.strategy

@@ -7,12 +7,11 @@ which lets go of Python's lock. TensorFlow's own decoder with an antialiased res
 
 from __future__ import annotations
 
+import contextlib
 import os
-import weakref
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Protocol, Self
 
 import numpy as np
 import tensorflow as tf
@@ -20,8 +19,10 @@ from PIL import Image
 
 from trainer.common.errors import TrainingError
 from trainer.common.world import World
+from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.data.pictures.crops import Crop
 from trainer.data.pictures.decoding import decode_rgb
+from trainer.data.pictures.header import CorruptPicture
 from trainer.data.pictures.read_ahead import NUM_AHEAD, announced
 from trainer.data.pictures.splits import Pictures
 from trainer.tf.strategy import DeviceName
@@ -30,20 +31,48 @@ from trainer.tf.strategy import DeviceName
 CropOf = Callable[[int, int, int], Crop]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Batch:
-    """Pictures (N x size x size x 3, bytes), their labels (int64), and which pictures they are."""
+# Labels of the places of a batch that hold no picture.
+NO_PICTURE = -1
+# Batches that lie on a GPU before their steps begin.
+NUM_ON_DEVICE = 2
 
-    images: np.ndarray | tf.Tensor
-    labels: np.ndarray
-    samples: Sequence[int]
+
+class Reading(Protocol):
+    """Batches under way, to be left (`with`) before the process ends.
+
+    `dataset` has one element a batch and no end; `Source.batch_of` makes a batch of it. Leaving it
+    raises the TrainingError that ended the batches, of which tf.data makes another error.
+    """
+
+    dataset: tf.data.Dataset
+
+    def take(self) -> Sequence[int]:
+        """Give the pictures of the next batch, once it has come."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None: ...
 
 
 class Source(Protocol):
-    """A source of batches."""
+    """A source of batches of one size."""
 
-    def batches(self, order: Iterable[Sequence[int]], crop_of: CropOf) -> Iterator[Batch]:
-        """Give a batch for each of these lists of pictures, in this order."""
+    def read(self, order: Iterable[Sequence[int]], crop_of: CropOf) -> Reading:
+        """Begin to read a batch for each of these lists of pictures, in this order."""
+        ...
+
+    def batch_of(self, element: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        """Give an element's pictures (N x size x size x 3, bytes) and labels (int64), in a graph.
+
+        Places without a picture are black and have the label NO_PICTURE.
+        """
         ...
 
 
@@ -56,35 +85,68 @@ def num_workers(world: World, device: DeviceName) -> int:
 
 
 class Loader:
-    """Pictures of one split as batches, by way of tf.data, which keeps their order."""
+    """Pictures of one split as batches, by way of tf.data, which keeps their order.
 
-    def __init__(self, pictures: Pictures, *, size: int, num_workers: int) -> None:
+    A batch has `batch` places. A corrupt picture is an error, or with `corrupt` it is left out;
+    `is_filled` then repeats another of the batch in its place. Batches go to `device` ahead of their
+    steps.
+    """
+
+    def __init__(
+        self,
+        pictures: Pictures,
+        *,
+        batch: int,
+        size: int,
+        num_workers: int,
+        device: DeviceName = "cpu",
+        corrupt: CorruptPictures | None = None,
+        is_filled: bool = False,
+    ) -> None:
         self._pictures = pictures
+        self._batch = batch
         self._size = size
         self._num_workers = num_workers
+        self._device = device
+        self._corrupt = corrupt
+        self._is_filled = is_filled
 
-    def batches(self, order: Iterable[Sequence[int]], crop_of: CropOf) -> Iterator[Batch]:
-        """Give a batch for each of these lists of pictures, in this order; decodes some ahead.
+    def read(self, order: Iterable[Sequence[int]], crop_of: CropOf) -> Reading:
+        """Begin to read a batch for each of these lists of pictures, in this order; decodes ahead.
 
-        Raises TrainingError, naming the file, for a picture that cannot be read.
+        The reading raises TrainingError, naming the file, for a picture that cannot be read, and for
+        corrupt ones as `CorruptPictures` does.
         """
-        reading = _Reading(
-            order,
-            self._pictures,
+        return _Decoding(
+            announced(order, self._pictures.announce),
             lambda samples: self._decode_batch(samples, crop_of),
-            size=self._size,
+            shape=(self._batch, self._size, self._size, 3),
             num_workers=self._num_workers,
+            device=self._device,
         )
-        batches = reading.batches()
-        # Also where an error's traceback holds on to the batches until the process ends.
-        weakref.finalize(batches, reading.end)
-        return batches
 
-    def _decode_batch(self, samples: Sequence[int], crop_of: CropOf) -> np.ndarray:
-        images = np.empty((len(samples), self._size, self._size, 3), np.uint8)
-        for target, index in zip(images, samples, strict=True):
-            self._put(target, index, crop_of)
-        return images
+    def batch_of(self, element: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        """Give the element's two tensors."""
+        return element
+
+    def _decode_batch(
+        self, samples: Sequence[int], crop_of: CropOf
+    ) -> tuple[np.ndarray, np.ndarray, Sequence[int]]:
+        images = np.zeros((self._batch, self._size, self._size, 3), np.uint8)
+        labels = np.full(self._batch, NO_PICTURE, np.int64)
+        corrupt: dict[int, CorruptPicture] = {}
+        for place, index in enumerate(samples):
+            try:
+                self._put(images[place], index, crop_of)
+            except CorruptPicture as error:
+                corrupt[place] = error
+        if corrupt:
+            places = self._places_without(corrupt, len(samples))
+            images[: len(places)] = images[places]
+            images[len(places) :] = 0
+            samples = [samples[place] for place in places]
+        labels[: len(samples)] = [self._pictures.labels[index] for index in samples]
+        return images, labels, samples
 
     def _put(self, target: np.ndarray, index: int, crop_of: CropOf) -> None:
         """Decode one picture, cut the crop out, and write it into `target`, size x size x 3."""
@@ -96,49 +158,78 @@ class Loader:
         pixels = np.asarray(part)
         target[:] = pixels[:, ::-1] if crop.is_flipped else pixels
 
+    def _places_without(self, corrupt: Mapping[int, CorruptPicture], number: int) -> list[int]:
+        """Give the places of a batch that are left, and some again where it is to be filled.
 
-class _Reading:
+        Raises TrainingError where one is an error, or all that there are.
+        """
+        for place in sorted(corrupt):
+            if self._corrupt is None:
+                raise corrupt[place]
+            self._corrupt.skip(corrupt[place])
+        whole = [place for place in range(number) if place not in corrupt]
+        if not self._is_filled:
+            return whole
+        if not whole:
+            raise corrupt[0]
+        return whole + [whole[each % len(whole)] for each in range(len(corrupt))]
+
+
+class _Decoding:
     """Batches on their way through tf.data, whose threads call Python."""
 
     def __init__(
         self,
         order: Iterable[Sequence[int]],
-        pictures: Pictures,
-        decode: Callable[[Sequence[int]], np.ndarray],
+        decode: Callable[[Sequence[int]], tuple[np.ndarray, np.ndarray, Sequence[int]]],
         *,
-        size: int,
+        shape: tuple[int, ...],
         num_workers: int,
+        device: DeviceName,
     ) -> None:
         self._order = order
-        self._pictures = pictures
         self._decode_batch = decode
-        self._size = size
+        self._shape = shape
         self._is_over = False
-        self._asked: deque[Sequence[int]] = deque()
+        # By the number of their batch, as they come from the threads.
+        self._samples: dict[int, Sequence[int]] = {}
+        self._num_taken = 0
         self._errors: list[TrainingError] = []
         # In the buffer, in the threads, and in the generator.
         self._most_on_their_way = NUM_AHEAD + num_workers + 1
         dataset = tf.data.Dataset.from_generator(
-            self._indices, output_signature=tf.TensorSpec((None,), tf.int64)
+            self._indices,
+            output_signature=(tf.TensorSpec((), tf.int64), tf.TensorSpec((None,), tf.int64)),
         )
         dataset = dataset.map(self._load, num_parallel_calls=num_workers, deterministic=True)
         dataset = dataset.prefetch(NUM_AHEAD).with_options(_options(num_workers))
-        self._images: Iterator[tf.Tensor] = iter(dataset)
+        self._batches: Iterator[tuple[tf.Tensor, tf.Tensor]] = iter(dataset)
+        # Whoever iterates over it, this iterator stays ours: it has to be emptied in the end.
+        self.dataset: tf.data.Dataset = (
+            tf.data.Dataset.range(1).repeat().map(lambda _: self._batches.get_next())
+        )
+        if device == "cuda":
+            self.dataset = self.dataset.apply(
+                tf.data.experimental.prefetch_to_device("/GPU:0", NUM_ON_DEVICE)
+            )
 
-    def batches(self) -> Iterator[Batch]:
-        """Give them in order; raises the TrainingError of one that cannot be decoded."""
-        try:
-            for images in self._images:
-                samples = self._asked.popleft()
-                labels = np.array([self._pictures.labels[index] for index in samples], np.int64)
-                yield Batch(images=images, labels=labels, samples=samples)
-        except tf.errors.OpError:
-            if not self._errors:
-                raise
-            raise self._errors[0] from None
+    def take(self) -> Sequence[int]:
+        """Give the pictures of the next batch, once it has come."""
+        number, self._num_taken = self._num_taken, self._num_taken + 1
+        return self._samples.pop(number)
 
-    def end(self) -> None:
-        """Take what is still on its way, undecoded.
+    def __enter__(self) -> Self:
+        """Give itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None:
+        """Take what is still on its way, undecoded; raises the TrainingError that ended the batches.
 
         A thread of tf.data's that calls Python while the process ends is lost, and TensorFlow, which
         waits for its threads when it frees the iterator, would wait for ever.
@@ -146,35 +237,40 @@ class _Reading:
         self._is_over = True
         for _ in range(self._most_on_their_way + 1):
             try:
-                next(self._images)
+                next(self._batches)
             except StopIteration:
                 break
             except tf.errors.OpError:
                 continue
         # With its threads, and now: it refers to us by our generator.
-        self._images = iter(())
+        self._batches = iter(())
+        if self._errors and isinstance(error, tf.errors.OpError):
+            raise self._errors[0] from None
 
-    def _indices(self) -> Iterator[np.ndarray]:
-        for samples in announced(self._order, self._pictures.announce):
+    def _indices(self) -> Iterator[tuple[int, np.ndarray]]:
+        for number, samples in enumerate(self._order):
             if self._is_over:
                 return
-            self._asked.append(samples)
-            yield np.array(samples, np.int64)
+            yield number, np.array(samples, np.int64)
 
-    def _load(self, samples: tf.Tensor) -> tf.Tensor:
+    def _load(self, number: tf.Tensor, samples: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         # A call for a batch, not for each picture: a call from a graph takes Python's lock.
-        images = tf.numpy_function(self._decode, [samples], tf.uint8, stateful=False)
-        return tf.ensure_shape(images, (None, self._size, self._size, 3))
+        images, labels = tf.numpy_function(
+            self._decode, [number, samples], (tf.uint8, tf.int64), stateful=False
+        )
+        return tf.ensure_shape(images, self._shape), tf.ensure_shape(labels, self._shape[:1])
 
-    def _decode(self, samples: np.ndarray) -> np.ndarray:
+    def _decode(self, number: np.ndarray, samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self._is_over:
-            return np.empty((0, self._size, self._size, 3), np.uint8)
+            return np.zeros(self._shape, np.uint8), np.zeros(self._shape[0], np.int64)
         try:
-            return self._decode_batch(samples.tolist())
+            images, labels, kept = self._decode_batch(samples.tolist())
         except TrainingError as error:
             # tf.data makes an error of its own of it.
             self._errors.append(error)
             raise
+        self._samples[int(number)] = kept
+        return images, labels
 
 
 def _options(num_workers: int) -> tf.data.Options:
@@ -188,15 +284,33 @@ def _options(num_workers: int) -> tf.data.Options:
 
 
 class Noise:
-    """One batch of noise, to measure training without its data."""
+    """One batch of noise that stays on the device, to measure training without its data."""
 
     def __init__(self, *, num_classes: int, batch: int, size: int, seed: int) -> None:
         rng = np.random.default_rng(seed)
-        self._images = rng.integers(0, 256, (batch, size, size, 3), np.uint8)
-        self._labels = rng.integers(0, num_classes, batch)
+        # A constant of a graph that lies on the device already is not copied to it.
+        self._images = tf.identity(rng.integers(0, 256, (batch, size, size, 3), np.uint8))
+        self._labels = tf.identity(rng.integers(0, num_classes, batch))
 
-    def batches(self, order: Iterable[Sequence[int]], _crop_of: CropOf) -> Iterator[Batch]:
-        """Give the batch, or as much of its beginning, again and again."""
-        for samples in order:
-            number = len(samples)
-            yield Batch(images=self._images[:number], labels=self._labels[:number], samples=samples)
+    def read(self, order: Iterable[Sequence[int]], _crop_of: CropOf) -> Reading:
+        """Give the batch again and again."""
+        return _Repeating(iter(order))
+
+    def batch_of(self, element: Any) -> tuple[tf.Tensor, tf.Tensor]:  # noqa: ARG002
+        """Give the one batch."""
+        return self._images, self._labels
+
+
+class _Repeating(contextlib.AbstractContextManager[Any]):
+    """Elements that say nothing; of their batches it is told which pictures they stand for."""
+
+    def __init__(self, order: Iterator[Sequence[int]]) -> None:
+        self._order = order
+        self.dataset: tf.data.Dataset = tf.data.Dataset.range(1).repeat()
+
+    def take(self) -> Sequence[int]:
+        """Give the pictures that the next batch stands for."""
+        return next(self._order)
+
+    def __exit__(self, *_error: object) -> None:
+        """Do nothing: nothing is under way."""

@@ -1,25 +1,16 @@
 """Builds ResNet-50 v1.5 for TensorFlow and Keras, equal to torchvision's, weights included.
 
-Layers bear the names of torchvision's modules, and weights go to files as torchvision names and
-shapes them, so that one file serves the programs of all three frameworks.
+Layers bear the names of torchvision's modules, by which trainer.tf.model_file names weights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
 
-from trainer.common.errors import TrainingError
-from trainer.common.whole_file import write_whole
-
-Arrays = dict[str, np.ndarray]
 # Mean and standard deviation of ImageNet's training pixels, as all pretrained networks want them.
 PIXEL_MEAN, PIXEL_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 # Channels and blocks of the four stages.
@@ -149,74 +140,3 @@ def convolve(x: Any, channels: int, *, kernel: int, stride: int, name: str) -> A
         kernel_initializer=keras.initializers.VarianceScaling(2.0, "fan_out", "untruncated_normal"),
         name=name,
     )(x)
-
-
-# --- weights as torchvision has them -------------------------------------------------------------
-
-
-def torch_weights(network: keras.Model) -> Arrays:
-    """Give the network's weights as torchvision's state_dict has them."""
-    weights: Arrays = {}
-    for name, variable, axes in _pairs(network):
-        weights[name] = np.ascontiguousarray(variable.numpy().transpose(axes))
-    for layer in network.layers:
-        if isinstance(layer, FusedBatchNorm):
-            weights[f"{layer.name}.num_batches_tracked"] = np.zeros((), np.int64)
-    return weights
-
-
-def save_weights(network: keras.Model, path: Path) -> None:
-    """Write the weights as safetensors, whole or not at all."""
-    write_whole(path, save(torch_weights(network)))
-
-
-def load_pretrained(network: keras.Model, path: Path, *, say: Callable[[str], None]) -> None:
-    """Load pretrained weights; a head for another number of classes stays as it is, and says so.
-
-    Raises TrainingError where the file holds another network's.
-    """
-    try:
-        weights = load(path.read_bytes())
-    except (OSError, SafetensorError) as error:
-        message = f"no weights can be read from `{path}`: {str(error).splitlines()[0]}"
-        raise TrainingError(message, hint="a .safetensors file, as torchvision names it") from None
-    wanted = torch_weights(network)
-    weights = _with_own_head(weights, wanted, path, say)
-    odd = sorted(set(weights) ^ set(wanted))
-    odd += [key for key in wanted if key in weights and weights[key].shape != wanted[key].shape]
-    if odd:
-        message = f"`{path}` holds weights of another network: {odd[0]} does not fit"
-        raise TrainingError(message, hint="ResNet-50's weights, as torchvision names them")
-    for name, variable, axes in _pairs(network):
-        variable.assign(weights[name].astype(np.float32).transpose(np.argsort(axes)))
-
-
-def _with_own_head(
-    weights: Mapping[str, np.ndarray],
-    wanted: Mapping[str, np.ndarray],
-    path: Path,
-    say: Callable[[str], None],
-) -> Arrays:
-    head = f"{HEAD}.weight"
-    if head not in weights or head not in wanted or len(weights[head]) == len(wanted[head]):
-        return dict(weights)
-    if weights[head].shape[1:] == wanted[head].shape[1:]:
-        say(f"`{path}` is for {len(weights[head])} classes, not {len(wanted[head])}: a new head")
-    others = {key: value for key, value in weights.items() if not key.startswith(f"{HEAD}.")}
-    return others | {key: value for key, value in wanted.items() if key.startswith(f"{HEAD}.")}
-
-
-def _pairs(network: keras.Model) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
-    """Give torchvision's name of each weight, the variable, and the axes that make it torch's."""
-    for layer in network.layers:
-        name = layer.name
-        if isinstance(layer, keras.layers.Conv2D):
-            yield f"{name}.weight", layer.kernel, (3, 2, 0, 1)
-        elif isinstance(layer, FusedBatchNorm):
-            yield f"{name}.weight", layer.gamma, (0,)
-            yield f"{name}.bias", layer.beta, (0,)
-            yield f"{name}.running_mean", layer.moving_mean, (0,)
-            yield f"{name}.running_var", layer.moving_variance, (0,)
-        elif isinstance(layer, keras.layers.Dense):
-            yield f"{name}.weight", layer.kernel, (1, 0)
-            yield f"{name}.bias", layer.bias, (0,)

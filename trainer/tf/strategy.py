@@ -1,9 +1,11 @@
-"""Connects the ranks of a TensorFlow or Keras program: alone, or with Horovod."""
+"""Connects the ranks of a TensorFlow or Keras program: alone, with Horovod, or MultiWorkerMirrored."""
 
 from __future__ import annotations
 
+import functools
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -15,11 +17,13 @@ from trainer.common.program import RanksOf
 from trainer.common.training_options import DeviceName
 from trainer.common.world import World
 
-StrategyName = Literal["single", "horovod"]
+StrategyName = Literal["single", "horovod", "mwms"]
+# By which TensorFlow's launchers tell each process its cluster and its place in it.
+CLUSTER = "TF_CONFIG"
 
 
 class Strategy(Protocol):
-    """The ranks' collectives: all ranks call each method but `tape` and `shutdown`, in order.
+    """The ranks' collectives: all ranks call each method but `shutdown`, in order.
 
     `name` tells collectives apart that may be under way at once.
     """
@@ -34,12 +38,10 @@ class Strategy(Protocol):
         """Give all ranks rank 0's values."""
         ...
 
-    def tape(self, tape: tf.GradientTape) -> tf.GradientTape:
-        """Give a tape whose gradients are the mean over all ranks."""
-        ...
-
-    def average(self, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Give the mean of each gradient over all ranks; in a graph, too."""
+    def gradients(
+        self, tape: tf.GradientTape, loss: tf.Tensor, weights: Sequence[tf.Variable]
+    ) -> list[tf.Tensor]:
+        """Give the mean over all ranks of each weight's gradient; in a graph, too."""
         ...
 
     def sum(self, tensor: tf.Tensor, name: str) -> tf.Tensor:
@@ -63,18 +65,25 @@ Ranks: TypeAlias = RanksOf[Strategy]
 
 
 def make_strategy(name: StrategyName | None, world: World) -> Strategy:
-    """Make the strategy of that name; None is single for one rank and Horovod for more."""
-    name = name or ("single" if world.size == 1 else "horovod")
+    """Make the strategy of that name.
+
+    None is single for one rank; for more mwms where a launcher told the cluster, else Horovod.
+    """
+    if name is None and world.size > 1:
+        name = "mwms" if CLUSTER in os.environ else "horovod"
+    name = name or "single"
     if name == "single" and world.size > 1:
         message = f"strategy single cannot train on {world.size} ranks"
         raise TrainingError(message, hint="--strategy horovod")
-    return {"single": Single, "horovod": Horovod}[name]()
+    return {"single": Single, "horovod": Horovod, "mwms": MultiWorkerMirrored}[name]()
 
 
 def pick_device(name: DeviceName, world: World) -> DeviceName:
     """Show TensorFlow this rank's GPU only, by LOCAL_RANK, or none; before its first operation."""
     tf.config.threading.set_intra_op_parallelism_threads(world.num_threads)
-    tf.config.threading.set_inter_op_parallelism_threads(world.num_threads)
+    # Servers wait for each other on threads: the launcher of a cluster says how many there have to be.
+    if CLUSTER not in os.environ:
+        tf.config.threading.set_inter_op_parallelism_threads(world.num_threads)
     gpus = [] if name == "cpu" else tf.config.list_physical_devices("GPU")
     if name != "cpu" and not gpus:
         why = "it could not load CUDA or cuDNN, or has none; its lines above say which"
@@ -102,13 +111,11 @@ class Single:
     def broadcast(self, variables: Sequence[tf.Variable]) -> None:
         """Do nothing: there are no other ranks."""
 
-    def tape(self, tape: tf.GradientTape) -> tf.GradientTape:
-        """Give the tape back."""
-        return tape
-
-    def average(self, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Give the gradients back."""
-        return list(gradients)
+    def gradients(
+        self, tape: tf.GradientTape, loss: tf.Tensor, weights: Sequence[tf.Variable]
+    ) -> list[tf.Tensor]:
+        """Give the tape's own."""
+        return tape.gradient(loss, weights)
 
     def sum(self, tensor: tf.Tensor, name: str) -> tf.Tensor:  # noqa: ARG002
         """Give the tensor back."""
@@ -158,16 +165,11 @@ class Horovod:
             value = self._hvd.broadcast(variable, root_rank=0, name=f"broadcast.{number}")
             variable.assign(value)
 
-    def tape(self, tape: tf.GradientTape) -> tf.GradientTape:
-        """Wrap the tape: each gradient is averaged as soon as it is ready."""
-        return self._hvd.DistributedGradientTape(tape)
-
-    def average(self, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    def gradients(
+        self, tape: tf.GradientTape, loss: tf.Tensor, weights: Sequence[tf.Variable]
+    ) -> list[tf.Tensor]:
         """Average each gradient as soon as it is ready."""
-        return [
-            self._hvd.allreduce(gradient, op=self._hvd.Average, name=f"gradient.{number}")
-            for number, gradient in enumerate(gradients)
-        ]
+        return self._hvd.DistributedGradientTape(tape).gradient(loss, weights)
 
     def sum(self, tensor: tf.Tensor, name: str) -> tf.Tensor:
         """Add up by allreduce."""
@@ -186,3 +188,103 @@ class Horovod:
         if self._hvd is not None:
             self._hvd.shutdown()
             self._hvd = None
+
+
+class MultiWorkerMirrored:
+    """The collectives of TensorFlow's MultiWorkerMirroredStrategy, one replica a rank; NCCL on GPUs.
+
+    Each rank keeps variables of its own, which equal gradients keep equal, as with Horovod: its
+    network, optimizer and checkpoints are the same objects under every strategy.
+    """
+
+    name: StrategyName = "mwms"
+
+    def __init__(self) -> None:
+        self._strategy: tf.distribute.MultiWorkerMirroredStrategy | None = None
+        self._rank, self._size = 0, 1
+        self._graphs: dict[tuple[Any, ...], Callable[..., list[tf.Tensor]]] = {}
+
+    def init(self, world: World, device: DeviceName) -> None:  # noqa: ARG002
+        """Meet the other ranks; refuses a cluster that is not the one World says."""
+        require_cluster(world, os.environ)
+        self._rank, self._size = world.rank, world.size
+        self._strategy = tf.distribute.MultiWorkerMirroredStrategy()
+
+    def broadcast(self, variables: Sequence[tf.Variable]) -> None:
+        """Add up rank 0's values and the others' zeros."""
+        own = [
+            variable.read_value() if self._rank == 0 else tf.zeros_like(variable)
+            for variable in variables
+        ]
+        for variable, value in zip(variables, self._reduce("SUM", own), strict=True):
+            variable.assign(value)
+
+    def gradients(
+        self, tape: tf.GradientTape, loss: tf.Tensor, weights: Sequence[tf.Variable]
+    ) -> list[tf.Tensor]:
+        """Average all gradients in a few collectives of many each."""
+        return self._reduce("MEAN", tape.gradient(loss, weights))
+
+    def sum(self, tensor: tf.Tensor, name: str) -> tf.Tensor:  # noqa: ARG002
+        """Add up by allreduce."""
+        return self._reduce("SUM", [tf.convert_to_tensor(tensor)])[0]
+
+    def gather(self, array: np.ndarray) -> list[np.ndarray]:
+        """Add up arrays that hold a rank's own in its place, and zeros in the others'."""
+        wide = array.astype(np.int64) if array.dtype.kind in "ui" else array
+        places = np.zeros((self._size, *array.shape), wide.dtype)
+        places[self._rank] = wide
+        return list(self.sum(tf.constant(places), "gather").numpy().astype(array.dtype))
+
+    def barrier(self) -> None:
+        """Wait in an allreduce of its own."""
+        self.sum(tf.zeros(()), "barrier").numpy()
+
+    def shutdown(self) -> None:
+        """Let go of the group; its server ends with the process."""
+        self._strategy = None
+
+    def _reduce(self, how: Literal["SUM", "MEAN"], tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        if not tf.executing_eagerly():
+            return self._reduce_in_graph(how, [*tensors])
+        # A collective outside of a graph is slow, and TensorFlow warns of each, and of a graph that
+        # is made again and again for other shapes.
+        key = (how, *((each.dtype, tuple(each.shape)) for each in tensors))
+        if key not in self._graphs:
+            reduce = functools.partial(self._reduce_in_graph, how)
+            self._graphs[key] = tf.function(reduce, autograph=False)
+        return self._graphs[key]([*tensors])
+
+    def _reduce_in_graph(
+        self, how: Literal["SUM", "MEAN"], tensors: list[tf.Tensor]
+    ) -> list[tf.Tensor]:
+        assert self._strategy is not None, "before init"
+        how_in_tf = getattr(tf.distribute.ReduceOp, how)
+
+        def reduce(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
+            # A tensor of a graph has a device only where it was made under the replica's.
+            placed = [tf.identity(tensor) for tensor in tensors]
+            return tf.distribute.get_replica_context().all_reduce(how_in_tf, placed)
+
+        return self._strategy.run(reduce, args=(tensors,))
+
+
+def require_cluster(world: World, environ: Mapping[str, str]) -> None:
+    """Raise TrainingError where TF_CONFIG is missing, or names another place than World does."""
+    hint = "start it with `launcher: tensorflow`"
+    try:
+        told = json.loads(environ[CLUSTER])
+        workers, task = told["cluster"]["worker"], told["task"]
+        found = (task["type"], task["index"], len(workers), len(told["cluster"]))
+    except KeyError as missing:
+        message = f"--strategy mwms needs {CLUSTER} with a cluster of workers: no {missing}"
+        raise TrainingError(message, hint=hint) from None
+    except (ValueError, TypeError) as error:
+        message = f"{CLUSTER} says no cluster and task: {error}"
+        raise TrainingError(message, hint=hint) from None
+    if found != ("worker", world.rank, world.size, 1):
+        message = (
+            f"{CLUSTER} says {found[0]} {found[1]} of {found[2]} workers, "
+            f"the launcher says rank {world.rank} of {world.size}"
+        )
+        raise TrainingError(message, hint=f"{hint}, without a chief or parameter servers")

@@ -5,157 +5,89 @@
     launch run resnet50-keras-synthetic
 
 The network, the options and the recipe of trainer.tf.resnet50, with Keras 3's `fit` in place of a
-loop: an optimizer that averages gradients, and callbacks that agree, save and stop.
+loop: a model whose step averages gradients, and callbacks that agree, save and stop. A file of your own
+calls `main` with a function that builds its network (docs/own-model.md).
 """
 
 from __future__ import annotations
 
-import contextlib
 import sys
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-import keras
-import tensorflow as tf
+import numpy as np
 
-from trainer.common.errors import TrainingError
-from trainer.common.messages import warn
-from trainer.common.metrics import MainFigure, Metrics
 from trainer.common.options import parse_options
 from trainer.common.position import Position
 from trainer.common.throughput import Throughput
-from trainer.common.trackers import open_trackers
 from trainer.tf.guard import Guard
-from trainer.tf.job import (
-    NUM_TOP,
-    Job,
-    Options,
-    average_statistics,
-    prepare,
-    require_finite,
-    write_results,
-)
+from trainer.tf.job import Build, Job, Options
+from trainer.tf.loader import Reading
+from trainer.tf.profiling import Profiler
 from trainer.tf.program import run_program
-from trainer.tf.strategy import Ranks
-from trainer.tfkeras.callbacks import Evaluation, Feed, Protocol, WatchedLoss
-from trainer.tfkeras.optimizer import average_gradients
-
-PROGRAM = "trainer.tfkeras.resnet50"
-MAIN_FIGURE = MainFigure(split="val", name="top1", goal="max")
+from trainer.tfkeras.callbacks import Evaluation, Protocol
+from trainer.tfkeras.model import RankModel
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program; gives its exit code."""
-    options = parse_options(Options, argv, description=(__doc__ or "").splitlines()[0])
+def main(
+    argv: Sequence[str] | None = None,
+    *,
+    program: str = "trainer.tfkeras.resnet50",
+    description: str = "",
+    build: Build | None = None,
+    defaults: Sequence[str] = (),
+) -> int:
+    """Run the program; gives its exit code.
 
-    def run(ranks: Ranks) -> None:
-        require_no_xla_beside_horovod(options, ranks)
-        train(prepare(PROGRAM, options, ranks))
-
-    return run_program(options, options.strategy, run)
-
-
-def require_no_xla_beside_horovod(options: Options, ranks: Ranks) -> None:
-    """Raises TrainingError: Keras would have XLA compile the allreduce, too, which it cannot."""
-    if options.xla and ranks.strategy.name == "horovod":
-        message = "--xla with `fit` compiles the whole step, and Horovod's part of it cannot be"
-        raise TrainingError(message, hint="trainer.tf.resnet50 --xla, or no --xla")
-
-
-def train(job: Job) -> None:
-    """Train from where the last checkpoint left off, evaluate after every epoch, write the model."""
-    began_s = time.perf_counter()
-    options, world, run_dir = job.options, job.ranks.world, job.ranks.run_dir
-    throughput = Throughput(num_warmup_steps=min(10, job.num_batches))
-    keeper = job.make_keeper()
-    position = keeper.restore(options.epochs)
-    loss, metrics_of_val = compile_network(job)
-    trackers = open_trackers(run_dir.outputs / "tensorboard", world, warn=warn)
-    found: dict[str, float] = {}
-    with (
-        contextlib.closing(keeper),
-        Metrics(
-            run_dir.metrics,
-            world,
-            after_step=position.step,
-            trackers=trackers,
-            main=MAIN_FIGURE,
-        ) as metrics,
-    ):
-        progress = job.make_progress(metrics, throughput)
-        guard = Guard(job.ranks, keeper, on_loss=progress.on_loss, hint=job.options.hint)
-        protocol = Protocol(job, guard, throughput, loss, position)
-        while True:
-            if protocol.position.epoch and not protocol.position.batch:
-                found = evaluate(job, protocol.position, guard, metrics_of_val)
-                progress.on_epoch(protocol.position, found, split="val")
-            if protocol.position.epoch == options.epochs:
-                break
-            with throughput.training():
-                fit_epoch(job, protocol)
-                guard.settle()
-    write_results(job, found, throughput=throughput, keeper=keeper, began_s=began_s)
+    `build` makes the network in place of ResNet-50; its name in results is `program`, and `defaults`
+    are flags that come before those of the command line.
+    """
+    given = sys.argv[1:] if argv is None else argv
+    text = (description or __doc__ or "").splitlines()[0]
+    options = parse_options(Options, [*defaults, *given], description=text)
+    return run_program(options, Fit, program=program, build=build)
 
 
-def compile_network(job: Job) -> tuple[WatchedLoss, dict[str, keras.metrics.Mean]]:
-    """Make the network ready for `fit`; gives its loss and the metrics of an evaluation."""
-    average_gradients(job.optimizer, job.ranks.strategy)
-    loss = WatchedLoss(job.options.label_smoothing)
-    num_top = min(NUM_TOP, job.data.num_classes)
-    metrics: dict[str, keras.metrics.Mean] = {
-        "loss": keras.metrics.SparseCategoricalCrossentropy(from_logits=True, name="entropy"),
-        "top1": keras.metrics.SparseCategoricalAccuracy(name="top1"),
-        "top5": keras.metrics.SparseTopKCategoricalAccuracy(num_top, name="top5"),
-    }
-    job.network.compile(
-        optimizer=job.optimizer,
-        loss=loss,
-        metrics=list(metrics.values()),
-        jit_compile=job.options.xla,
-        auto_scale_loss=False,  # the optimizer has its loss scale already
-    )
-    return loss, metrics
+class Fit:
+    """Lets Keras's `fit` and `evaluate` take the steps."""
 
+    def __init__(self, job: Job, guard: Guard, throughput: Throughput, profiler: Profiler) -> None:
+        self._job = job
+        self._guard = guard
+        self._throughput = throughput
+        self._profiler = profiler
+        self._model = RankModel(job, guard)
 
-def fit_epoch(job: Job, protocol: Protocol) -> None:
-    """Train on what is left of the epoch."""
-    position = protocol.position
-    protocol.feed = Feed(job.train_batches(position))
-    try:
-        job.network.fit(
-            iter(protocol.feed),
+    def train_epoch(self, reading: Reading, position: Position) -> Position:
+        """Train on what is left of the epoch."""
+        protocol = Protocol(
+            self._job,
+            self._guard,
+            self._throughput,
+            self._profiler,
+            reading=reading,
+            position=position,
+        )
+        self._model.fit(
+            reading.dataset,
             initial_epoch=position.epoch,
             epochs=position.epoch + 1,
-            steps_per_epoch=job.num_batches - position.batch,
+            steps_per_epoch=self._job.num_batches - position.batch,
             callbacks=[protocol],
             shuffle=False,  # the batches come in their order
             verbose=0,
         )
-    except tf.errors.OpError:
-        protocol.feed.raise_error()
-        raise
+        return protocol.position
 
-
-def evaluate(
-    job: Job, position: Position, guard: Guard, metrics: Mapping[str, keras.metrics.Mean]
-) -> dict[str, float]:
-    """Give mean loss, top-1 and top-5 accuracy over the whole validation set, each picture once."""
-    average_statistics(job)
-    evaluation = Evaluation(job, guard, position)
-    feed = Feed(job.val_batches())
-    num_full, rest = divmod(job.data.num_val, job.batch_size)
-    num_mine = num_full + (job.ranks.world.rank < rest)
-    job.network.reset_metrics()
-    try:
-        if num_mine:
-            job.network.evaluate(iter(feed), steps=num_mine, callbacks=[evaluation], verbose=0)
-    except tf.errors.OpError:
-        feed.raise_error()
-        raise
-    guard.settle()
-    found = evaluation.figures(metrics)
-    require_finite(job, found)
-    return found
+    def score(self, reading: Reading, position: Position) -> np.ndarray:
+        """Add up the scores of all validation batches."""
+        self._model.begin_scores()
+        self._model.evaluate(
+            reading.dataset,
+            steps=self._job.num_val_batches,
+            callbacks=[Evaluation(self._guard, position)],
+            verbose=0,
+        )
+        return self._model.scores()
 
 
 if __name__ == "__main__":

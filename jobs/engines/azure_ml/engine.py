@@ -155,6 +155,20 @@ class AzureMlEngine:
             self.store, handle, ranks, follow=follow, since=since, tail=tail, grep=grep
         )
 
+    def watch(
+        self,
+        handle: RunHandle,
+        ranks: Sequence[int] | None,
+        *,
+        since: str | None = None,
+        tail: int | None = None,
+        grep: Pattern[str] | None = None,
+    ) -> Iterator[Iterator[LogLine]]:
+        """Yield looks at the ranks' lines; see `Engine.watch`."""
+        from jobs.engines.azure_ml.logs import watch_logs
+
+        return watch_logs(self.store, handle, ranks, since=since, tail=tail, grep=grep)
+
     def cancel(self, handle: RunHandle) -> None:
         """Ask Azure ML to end the run; silent when it is over; see `Engine.cancel`."""
         from jobs.engines.azure_ml.cancel import cancel_run

@@ -52,6 +52,36 @@ def read_logs(
     grep: Pattern[str] | None = None,
 ) -> Iterator[LogLine]:
     """Yield the ranks' lines, of all attempts; see `Engine.logs`."""
+    found = _attempts(runs, handle, ranks, since)
+    yield from _backlog(found, since, tail, grep)
+    if follow and found:
+        yield from _matching(found[-1].follow(), grep)
+
+
+def watch_logs(
+    runs: CloudRuns,
+    handle: RunHandle,
+    ranks: Sequence[int] | None,
+    *,
+    since: str | None = None,
+    tail: int | None = None,
+    grep: Pattern[str] | None = None,
+) -> Iterator[Iterator[LogLine]]:
+    """Yield looks at the ranks' lines, of all attempts; see `Engine.watch`."""
+    found = _attempts(runs, handle, ranks, since)
+    yield _backlog(found, since, tail, grep)
+    over: set[int] = set()
+    while True:
+        known = {each.number for each in found}
+        found += [
+            each for each in _attempts(runs, handle, ranks, since) if each.number not in known
+        ]
+        yield _matching(_news_of(found, over), grep)
+
+
+def _attempts(
+    runs: CloudRuns, handle: RunHandle, ranks: Sequence[int] | None, since: str | None
+) -> list[AttemptLogs]:
     spec = runs.record(handle).plan.spec
     found: list[AttemptLogs] = []
     for attempt in runs.attempts(handle):
@@ -61,15 +91,31 @@ def read_logs(
         if since is None or attempt.ended is None or attempt.ended > since:
             readings = Readings(spec.world_size, ranks=ranks)
             found.append(AttemptLogs(runs, handle, attempt.number, readings))
+    return found
+
+
+def _backlog(
+    found: Sequence[AttemptLogs],
+    since: str | None,
+    tail: int | None,
+    grep: Pattern[str] | None,
+) -> Iterator[LogLine]:
     for each in found:
         each.look()
     if tail is None:
-        yield from _matching(chain.from_iterable(each.lines(since) for each in found), grep)
-    else:
-        newest_first = chain.from_iterable(each.last_lines(since) for each in reversed(found))
-        yield from reversed(list(islice(_matching(newest_first, grep), tail)))
-    if follow and found:
-        yield from _matching(found[-1].follow(), grep)
+        return _matching(chain.from_iterable(each.lines(since) for each in found), grep)
+    newest_first = chain.from_iterable(each.last_lines(since) for each in reversed(found))
+    return reversed(list(islice(_matching(newest_first, grep), tail)))
+
+
+def _news_of(found: Sequence[AttemptLogs], over: set[int]) -> Iterator[LogLine]:
+    """Yield what is new in the attempts that are not among those that are `over`, which grow."""
+    for each in found:
+        if each.number not in over:
+            lines, is_over = each.news()
+            yield from lines
+            if is_over:
+                over.add(each.number)
 
 
 def _matching(lines: Iterable[LogLine], grep: Pattern[str] | None) -> Iterator[LogLine]:
@@ -83,7 +129,7 @@ class AttemptLogs:
         self, runs: CloudRuns, handle: RunHandle, attempt: int, readings: Readings
     ) -> None:
         self._runs, self._handle = runs, handle
-        self._number = attempt
+        self.number = attempt
         self._job = job_name(handle.id, attempt)
         self._readings = readings
 
@@ -135,11 +181,8 @@ class AttemptLogs:
         silent_since_s: float | None = None
         while True:
             began_s = time.monotonic()
-            # Looked at first: what is read after the end is all there will be.
-            is_over = self._is_over()
             try:
-                self.look()
-                lines = self._rest() if is_over else self._news()
+                lines, is_over = self.news()
             except Unreached as error:
                 silent_since_s = _wait_on(error, silent_since_s)
             else:
@@ -149,9 +192,16 @@ class AttemptLogs:
                     return
             time.sleep(max(began_s + PERIOD_S - time.monotonic(), 0.0))
 
+    def news(self) -> tuple[list[LogLine], bool]:
+        """List the logs and read what is new in them; tells whether the attempt is over, with all read."""
+        # Looked at first: what is read after the end is all there will be.
+        is_over = self._is_over()
+        self.look()
+        return (self._rest() if is_over else self._news()), is_over
+
     def _is_over(self) -> bool:
         attempts = self._runs.attempts(self._handle)
-        return attempts[-1].number > self._number or attempts[-1].standing.state.is_terminal()
+        return attempts[-1].number > self.number or attempts[-1].standing.state.is_terminal()
 
     def _news(self) -> list[LogLine]:
         due = self._readings.due(MOST_READ)

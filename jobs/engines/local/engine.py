@@ -48,7 +48,7 @@ from jobs.images.references import is_reference
 from jobs.jobfile.resolve import require_cluster
 from jobs.runs import supervision
 from jobs.runs.fetch import fetch_run
-from jobs.runs.logs import read_logs
+from jobs.runs.logs import read_logs, watch_logs
 from jobs.runs.store import is_over
 from jobs.runs.supervision import Handover
 
@@ -210,6 +210,18 @@ class LocalEngine:
         run_dir = Path(handle.run_dir)
         ending = partial(is_over, run_dir) if follow else None
         return read_logs(run_dir, ranks, since=since, tail=tail, grep=grep, is_over=ending)
+
+    def watch(
+        self,
+        handle: RunHandle,
+        ranks: Sequence[int] | None,
+        *,
+        since: str | None = None,
+        tail: int | None = None,
+        grep: Pattern[str] | None = None,
+    ) -> Iterator[Iterator[LogLine]]:
+        """Yield looks at the ranks' lines; see `Engine.watch`."""
+        return watch_logs(Path(handle.run_dir), ranks, since=since, tail=tail, grep=grep)
 
     def command_processes(self, handle: RunHandle) -> Mapping[int, int]:
         """Give the process of each rank's command, of the ranks whose command runs."""

@@ -4,6 +4,8 @@
 const MOST_LINES = 5000;
 const CURVES_EVERY_MS = 3000;
 const NOW_EVERY_MS = 2000;
+// Of one frame, what drawing may take.
+const DRAW_MS = 20;
 // Colours are those of colours.css, for light and dark; dashes tell lines apart, too.
 const NUM_COLOURS = 7;
 const colourOf = (number) => getComputedStyle(document.documentElement).getPropertyValue(`--series-${number % NUM_COLOURS}`).trim();
@@ -31,46 +33,92 @@ function watchLog(log) {
     if (stick.checked) log.scrollTop = log.scrollHeight;
   }
 
-  function open() {
+  // The id of the last event, from which a stream that was closed goes on.
+  let last = "";
+  let isOver = false;
+
+  function say(text) { told.textContent = text; }
+
+  function close() {
     if (source) source.close();
-    log.replaceChildren();
+    source = null;
+  }
+
+  function open() {
+    close();
     const asked = new URLSearchParams(new FormData(form));
-    source = new EventSource(`${log.dataset.from}?${asked}`);
-    source.onopen = () => { told.textContent = ""; };
-    source.onmessage = (event) => add(JSON.parse(event.data));
-    source.addEventListener("over", () => { source.close(); told.textContent = "all lines are here"; });
-    source.addEventListener("lost", (event) => {
-      source.close();
-      told.textContent = `no more lines: ${JSON.parse(event.data)}`;
+    if (last) asked.set("last", last);
+    const address = `${log.dataset.from}?${asked}`;
+    const opened = new EventSource(address);
+    let isInTurn = false;
+    source = opened;
+    opened.onopen = () => say("");
+    opened.onmessage = (event) => { last = event.lastEventId; add(JSON.parse(event.data)); };
+    // The server has as many streams as a browser has connections for; this one comes again.
+    opened.addEventListener("turn", () => { isInTurn = true; });
+    opened.addEventListener("over", () => { isOver = true; close(); say("all lines are here"); });
+    opened.addEventListener("late", (event) => say(`trying again: ${JSON.parse(event.data)}`));
+    opened.addEventListener("lost", (event) => {
+      isOver = true;
+      close();
+      say(`no more lines: ${JSON.parse(event.data)}`);
     });
-    source.onerror = () => {
-      told.textContent = source.readyState === EventSource.CLOSED
-        ? "no answer: has `launch ui` ended? Open the address that it prints." : "connecting again";
+    opened.onerror = async () => {
+      if (opened.readyState !== EventSource.CLOSED) {
+        if (!isInTurn) say("connecting again");
+        return;
+      }
+      const why = await whyRefused(address);
+      if (source === opened) say(why);
     };
   }
 
-  form.addEventListener("submit", (event) => { event.preventDefault(); open(); });
+  function openAnew() {
+    log.replaceChildren();
+    last = "";
+    isOver = false;
+    open();
+  }
+
+  form.addEventListener("submit", (event) => { event.preventDefault(); openAnew(); });
   log.addEventListener("wheel", (event) => { if (event.deltaY < 0) stick.checked = false; });
-  addEventListener("pagehide", () => { if (source) source.close(); });
-  open();
+  addEventListener("pagehide", close);
+  // A tab that nobody sees leaves its connection to others.
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) close();
+    else if (!source && !isOver) open();
+  });
+  if (!document.hidden) open();
 }
 
-// uPlot wants one list of places for all series of a chart.
+// An EventSource does not tell an answer's text.
+async function whyRefused(address) {
+  const ended = "no answer: has `launch ui` ended? Open the address that it prints.";
+  const stop = new AbortController();
+  try {
+    const answer = await fetch(address, { signal: stop.signal });
+    if (answer.status === 403) return ended;
+    return answer.ok ? "the connection ended; Show reads the lines again" : await answer.text();
+  } catch {
+    return ended;
+  } finally {
+    stop.abort();
+  }
+}
+
+// uPlot wants one list of places for all series of a chart, in order; of a step that was made again the
+// last value counts.
 function aligned(series) {
-  if (series.length === 1) return [series[0].at, series[0].values];
   const places = [...new Set(series.flatMap((each) => each.at))].sort((a, b) => a - b);
   const index = new Map(places.map((place, at) => [place, at]));
-  const values = series.map((each) => {
+  return [places, ...series.map((each) => {
     const row = new Array(places.length).fill(undefined);
     each.at.forEach((place, at) => { row[index.get(place)] = each.values[at]; });
     return row;
-  });
-  return [places, ...values];
+  })];
 }
 
-function drawChart(chart, width, colour) {
-  const box = document.createElement("figure");
-  box.className = "chart";
+function drawChart(chart, box) {
   const about = document.createElement("figcaption");
   about.textContent = chart.title;
   const last = chart.series.map((each) => {
@@ -80,13 +128,13 @@ function drawChart(chart, width, colour) {
   const plot = document.createElement("div");
   plot.setAttribute("role", "img");
   plot.setAttribute("aria-label", `${chart.title} by ${chart.axis}; last ${last.join(", ")}`);
-  box.append(about, plot);
+  box.replaceChildren(about, plot);
   const axis = {
-    stroke: colour, grid: { stroke: "#8884", width: 1 }, ticks: { stroke: "#8884" },
+    stroke: () => getComputedStyle(box).color, grid: { stroke: "#8884", width: 1 }, ticks: { stroke: "#8884" },
     values: (_, places) => places.map((each) => String(Number(each.toPrecision(6)))),
   };
-  const drawn = new uPlot({
-    width, height: 220,
+  return new uPlot({
+    width: Math.max(260, box.clientWidth - 8), height: 220,
     scales: { x: { time: false } },
     axes: [{ ...axis, label: chart.axis, labelSize: 18 }, { ...axis, size: 64 }],
     legend: { show: chart.series.length > 1 },
@@ -97,73 +145,112 @@ function drawChart(chart, width, colour) {
       points: { show: each.at.length === 1 },
     }))],
   }, aligned(chart.series), plot);
-  return { box, drawn, size: chart.series.length };
 }
 
 function watchCharts(place) {
   const charts = new Map();
-  // A chart is drawn once it comes near to what is seen: hundreds of them cost nothing before.
+  const due = new Set();
+  let timer = null;
+  let isAsking = false;
+  let isWhole = true;
+
+  // A chart is asked for and drawn once it comes near to what is seen: hundreds cost nothing before.
   const seen = new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      const found = entry.isIntersecting && charts.get(entry.target.dataset.title);
-      if (found && !found.drawn) show(found);
-    }
+    for (const entry of entries) charts.get(entry.target.dataset.title).isNear = entry.isIntersecting;
+    if (entries.some((entry) => entry.isIntersecting)) ask();
   }, { rootMargin: "300px" });
 
-  function show(found) {
-    const colour = getComputedStyle(place).color;
-    const made = drawChart(found.chart, Math.max(260, found.box.clientWidth - 8), colour);
-    found.box.replaceChildren(...made.box.childNodes);
-    found.drawn = made;
+  function draw() {
+    const begun = performance.now();
+    for (const found of due) {
+      due.delete(found);
+      if (found.drawn && found.size === found.chart.series.length) found.drawn.setData(aligned(found.chart.series));
+      else found.drawn = drawChart(found.chart, found.box);
+      found.size = found.chart.series.length;
+      if (performance.now() - begun > DRAW_MS) break;
+    }
+    if (due.size) requestAnimationFrame(draw);
   }
 
   function update(told) {
     if (told.length && !charts.size) place.replaceChildren();
     for (const chart of told) {
-      const found = charts.get(chart.title);
+      let found = charts.get(chart.title);
       if (!found) {
         const box = document.createElement("figure");
         box.className = "chart";
         box.dataset.title = chart.title;
         place.append(box);
-        charts.set(chart.title, { chart, box, drawn: null });
+        found = { box, version: "", isNear: false, drawn: null };
+        charts.set(chart.title, found);
         seen.observe(box);
-      } else {
-        found.chart = chart;
-        if (found.drawn && found.drawn.size === chart.series.length) {
-          found.drawn.drawn.setData(aligned(chart.series));
-        }
+      }
+      if (chart.series) {
+        Object.assign(found, { chart, version: chart.version });
+        if (!due.size) requestAnimationFrame(draw);
+        due.add(found);
       }
     }
   }
 
-  async function read() {
-    const answer = await fetch(place.dataset.from, { headers: { accept: "application/json" } }).catch(() => null);
-    if (answer && answer.ok) update(await answer.json());
-    const isGone = answer && answer.status === 404;
-    if ("live" in place.dataset && !isGone) setTimeout(read, CURVES_EVERY_MS);
+  // One request at a time; each names the charts in view with the versions that are drawn.
+  async function ask() {
+    if (isAsking) { isWhole = false; return; }
+    isAsking = true;
+    clearTimeout(timer);
+    const near = [...charts].filter(([, found]) => found.isNear);
+    isWhole = true;
+    const asked = new URLSearchParams(near.map(([title, found]) => ["chart", `${found.version} ${title}`]));
+    const address = `${place.dataset.from}${place.dataset.from.includes("?") ? "&" : "?"}${asked}`;
+    const answer = await fetch(address, { headers: { accept: "application/json" } }).catch(() => null);
+    const told = answer && answer.ok ? await answer.json().catch(() => null) : null;
+    isAsking = false;
+    if (told) {
+      update(told.charts);
+      if (told.share < 1) place.dataset.read = told.share.toFixed(2);
+      else if (place.dataset.read) becomeWhole();
+    }
+    if (answer && answer.status === 404) return;
+    if (told && (told.share < 1 || !isWhole)) timer = setTimeout(askIfSeen, 50);
+    else if ("live" in place.dataset) timer = setTimeout(askIfSeen, CURVES_EVERY_MS);
   }
-  read();
+
+  function askIfSeen() { if (!document.hidden) ask(); }
+
+  // Figures are of all that a run wrote: they come once it was read.
+  function becomeWhole() {
+    delete place.dataset.read;
+    if (document.getElementById("now")) showNow();
+    else location.reload();
+  }
+
+  document.addEventListener("visibilitychange", askIfSeen);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    for (const found of charts.values()) if (found.drawn) found.drawn.redraw();
+  });
+  ask();
+}
+
+// Put the state of a run as it is now in place of the old one; tells whether there is one.
+async function showNow() {
+  const now = document.getElementById("now");
+  const answer = await fetch(`${location.pathname}/now`).catch(() => null);
+  if (answer && answer.status === 404) return false;
+  if (answer && answer.ok) {
+    const made = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("now");
+    if (made) now.replaceWith(made);
+    if (made && !made.dataset.again) {
+      for (const place of document.querySelectorAll("[data-live]")) delete place.dataset.live;
+    }
+  }
+  return true;
 }
 
 // The state of a run that is on, again and again; a page that is not looked at asks for nothing.
 function watchNow() {
   const now = document.getElementById("now");
   if (!now || !now.dataset.again) return;
-  setTimeout(async () => {
-    if (!document.hidden) {
-      const answer = await fetch(now.dataset.again).catch(() => null);
-      if (answer && answer.status === 404) return;
-      if (answer && answer.ok) {
-        const made = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("now");
-        if (made) now.replaceWith(made);
-        if (made && !made.dataset.again) {
-          for (const place of document.querySelectorAll("[data-live]")) delete place.dataset.live;
-        }
-      }
-    }
-    watchNow();
-  }, NOW_EVERY_MS);
+  setTimeout(async () => { if (document.hidden || await showNow()) watchNow(); }, NOW_EVERY_MS);
 }
 
 // Keys of lists: / goes to the first filter, j and k from run to run.

@@ -7,9 +7,9 @@ from math import exp
 
 from jobs.commands import bench as bench_verb
 from jobs.contracts.errors import ExitCode
-from jobs.foresight import azure, model, predict, table
+from jobs.foresight import azure, calibrate, check, model, predict, series, table, why
 from jobs.foresight.work import Band
-from jobs.launching import bench, foresee, speeds
+from jobs.launching import bench, bench_run, foresee, shared_runs, speeds
 from jobs.runs import scaling, steady
 from tests.documents.promises.sentences import NoPromise, Promise, option, promise
 from tests.documents.promises.units import constant, mib, percent, spelled
@@ -121,6 +121,10 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
     "docs/foresight.md": (
         promise("rate was steady for `--measure` ({} s)", bench_verb.MEASURE_S),
         promise("a warm-up of {} s and the time that is measured", bench.WARM_UP_S),
+        promise("is ended after {} times that, which the question", bench_run.MOST_TIMES),
+        promise("what they answer within {} s counts", shared_runs.SOON_S),
+        promise("asked again after {} minutes", shared_runs.FRESH_S / 60),
+        promise("Every number of nodes up to {} is tried", foresee.MOST_TRIED),
         promise("low, high | {} % interval of that median", percent(steady.CONFIDENCE)),
         promise("At least {} windows, at most {}", steady.LEAST_WINDOWS, steady.MOST_WINDOWS),
         promise("the windows vary by more than {} %", percent(steady.NOISY)),
@@ -129,24 +133,36 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
             percent(1 - scaling.ADD_UP),
             percent(1 + scaling.ADD_UP),
         ),
-        promise("Without it {}, and a wide band | | `batch", predict.USUAL_GRADIENT_MB),
-        promise("samples of one GPU in a step. Without it {}, and", predict.USUAL_BATCH),
+        promise("Without it {}, and a wide band | | `batch", series.USUAL_GRADIENT_MB),
+        promise("samples of one GPU in a step. Without it {}, and", series.USUAL_BATCH),
         promise("its corner rounded over {} % of t1", percent(model.SOFTNESS)),
         promise("slowest link of the ring | {} ms, {} |", *_middle_and_factor(0, 1e-3)),
         promise("however little it moves | {} ms, {} |", *_middle_and_factor(1, 1e-3)),
         promise("hides none of it | {}, {} |", *_middle_and_factor(6)),
         promise("The {} constants belong", spelled(len(model.PRIOR))),
-        promise("takes this part of the time | {}, {} |", *_middle_and_factor(2)),
+        promise("slow as its slowest link | {}, {} |", *_middle_and_factor(2)),
+        promise("as so many times `level` | {}, {} |", *_middle_and_factor(7)),
         promise("hides the exchange | {}, between {} and {} |", *_overlaps()),
         promise("waiting for the slowest | {} %, {} |", *_middle_and_factor(4, 0.01)),
         promise("each doubling of the nodes | {} %, {} |", *_middle_and_factor(5, 0.01)),
-        promise("may also differ by some {} % in its gradient", percent(predict.GIVEN)),
-        promise("The noise of a rate is taken as {} %", percent(predict.NOISE)),
+        promise("may also differ by some {} % in its gradient", percent(series.GIVEN)),
+        promise("in its gradient and {} % in its step", percent(series.ONE_GPU)),
+        promise("The noise of a rate is taken as {} %", percent(calibrate.NOISE)),
         promise("{} % more for each doubling of the GPUs", percent(predict.FARTHER)),
+        promise("and {} % more for a series none", percent(predict.OTHER_SERIES)),
+        promise("it exchanges over {} times as much", why.BEYOND),
+        promise("has steps over {} times as short", why.SHORTER),
+        promise("or over {} times the GPUs", why.FARTHER),
+        promise("is more than {} % off what the others tell", percent(why.MISFIT)),
         promise("The band is at least {} wide", predict.LEAST_WIDE),
         promise("one size that differ by more than {} %", percent(table.MOST_APART - 1)),
-        promise("{} GPUs or more that are hardly faster", spelled(table.FEW)),
-        promise("more than {} times the rate of one GPU", table.MOST_EFFICIENCY),
+        promise("{} GPUs or more that are hardly faster", spelled(check.FEW)),
+        promise("more than {} times the rate of one GPU", check.MOST_EFFICIENCY),
+        promise("of more than {} million MB", check.MOST_GRADIENT_MB / 1e6),
+        promise("would take {} GB/s inside a node", check.INSIDE_GB_PER_S),
+        promise("inside a node or {} between nodes", check.ACROSS_GB_PER_S),
+        promise("of one series that differ by more than {} %", percent(check.ONE_NETWORK - 1)),
+        promise("question that is {} times off", spelled(int(check.WHAT_IF))),
         promise("ends with code {} and names the nearest", int(ExitCode.REFUSED)),
         promise("{} times the shortest to {} times", foresee.START_LOW, foresee.START_HIGH),
         promise("Never measured: {} s ({} to {}) here", *_start(foresee.LOCAL_START_S, 1)),
@@ -178,7 +194,7 @@ NO_PROMISES: dict[str, tuple[NoPromise, ...]] = {
     "docs/foresight.md": (
         NoPromise(r"4 bytes a parameter in fp32", "of fp32"),
         NoPromise(r"\$ launch bench train\.yaml.*?scaling\.svg", "an example"),
-        NoPromise(r"25 ms for six rows and six questions; 2\.5 s for 158 rows", _MEASURED),
+        NoPromise(r"compute some 4,000 steps in 39 ms.*?158 rows 2\.5 s", _MEASURED),
         NoPromise(r"## Against published rates .*?## The forecast of a job", _MEASURED),
         NoPromise(r"Here the runs before are the published rates.*?is 3405\.", "an example"),
         NoPromise(r"With 16 processes waiting .*?55 s of 48 to 95 foreseen", _MEASURED),

@@ -41,10 +41,15 @@ def jobs_of(azure: FakeAzure) -> set[str]:
 
 
 def shortened(requests: list[Request]) -> list[str]:
-    """Requests of a submit: method and end of path; without logins, prices, quotas and nodes."""
+    """Requests of a submit: method and end of path.
+
+    Left out are logins, prices, quotas, nodes, and what others share, which comes when it comes.
+    """
     found: list[str] = []
     for each in requests:
         if each.host.startswith(("login.", "prices.", "127.")) or each.path.endswith("/usages"):
+            continue
+        if (each.method, each.path) == ("GET", "/runs"):
             continue
         _, is_workspace, inside = each.path.rpartition("/workspaces/")
         path = inside.partition("/")[2] if is_workspace else each.path

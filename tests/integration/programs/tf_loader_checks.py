@@ -10,7 +10,7 @@ import io
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,10 @@ from tests.fakes.hostile_pictures import hostile_pictures
 from trainer.common.errors import TrainingError
 from trainer.common.sharding import shuffled_batches
 from trainer.data.pictures import read_ahead
+from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.data.pictures.crops import Crop, center_crop, picture_rng, random_crop
-from trainer.data.pictures.splits import open_pictures
-from trainer.tf.loader import Loader
+from trainer.data.pictures.splits import Pictures, open_pictures
+from trainer.tf.loader import CropOf, Loader
 
 SIZE = 32
 
@@ -36,26 +37,43 @@ def digest(batches: Sequence[np.ndarray]) -> str:
     return hashlib.sha256(b"".join(images.tobytes() for images in batches)).hexdigest()
 
 
+def read(
+    pictures: Pictures,
+    order: Iterable[Sequence[int]],
+    crop: CropOf = crop_of,
+    *,
+    batch: int = 3,
+    num_workers: int = 2,
+    **options: Any,
+) -> list[tuple[np.ndarray, np.ndarray, list[int]]]:
+    """Images, labels and pictures of all these batches."""
+    known = [*order]
+    loader = Loader(pictures, batch=batch, size=SIZE, num_workers=num_workers, **options)
+    with loader.read(known, crop) as reading:
+        return [
+            (images.numpy(), labels.numpy(), [*reading.take()])
+            for _, (images, labels) in zip(known, reading.dataset, strict=False)
+        ]
+
+
 def batches(folder: Path) -> object:
     pictures = open_pictures(folder, "train")
     order = [[3, 20, 2], [], [1, 14]]
-    runs = [
-        list(Loader(pictures, size=SIZE, num_workers=number).batches(order, crop_of))
-        for number in (1, 4)
-    ]
+    runs = [read(pictures, order, num_workers=number) for number in (1, 4)]
     return {
-        "samples": [[*batch.samples] for batch in runs[0]],
-        "labels": [batch.labels.tolist() for batch in runs[0]],
-        "shapes": [[*batch.images.shape] for batch in runs[0]],
-        "digests": [digest([np.asarray(each.images) for each in run]) for run in runs],
-        "pixels": b"".join(np.asarray(each.images).tobytes() for each in runs[0]).hex(),
+        "samples": [samples for _, _, samples in runs[0]],
+        "labels": [labels.tolist() for _, labels, _ in runs[0]],
+        "shapes": [[*images.shape] for images, _, _ in runs[0]],
+        "digests": [digest([images for images, _, _ in run]) for run in runs],
+        "pixels": b"".join(
+            images[: len(samples)].tobytes() for images, _, samples in runs[0]
+        ).hex(),
     }
 
 
 def epoch(folder: Path) -> object:
     """The pictures of an epoch from its first batch and from its third on, by TFRecord's places."""
     pictures = open_pictures(folder, "train")
-    loader = Loader(pictures, size=SIZE, num_workers=2)
     found = []
     for first in (0, 2):
         order = shuffled_batches(
@@ -65,8 +83,38 @@ def epoch(folder: Path) -> object:
             shard_sizes=pictures.shard_sizes,
             first=first,
         )
-        found.append([np.asarray(batch.images) for batch in loader.batches(order, crop_of)])
+        found.append([images for images, _, _ in read(pictures, order, batch=4)])
     return [digest(found[0][2:]), digest(found[1]), len(found[0]), len(pictures.shard_sizes)]
+
+
+def corrupt(folder: Path) -> object:
+    """A corrupt picture is left out of an evaluation, and another stands in its place in training."""
+    (folder / "train" / "a").mkdir(parents=True)
+    for number in range(4):
+        grey = Image.new("RGB", (40, 40), (60 * number, 0, 0))
+        grey.save(folder / "train" / "a" / f"{number}.png")
+    (folder / "train" / "a" / "1.png").write_bytes(b"<html>")
+    pictures = open_pictures(folder, "train")
+    order, limit = [[0, 1, 3], [1, 2]], CorruptPictures(1)
+    found = {}
+    for name, is_filled in (("evaluated", False), ("trained", True)):
+        given = read(
+            pictures,
+            order,
+            lambda _, *size: center_crop(*size),
+            corrupt=limit,
+            is_filled=is_filled,
+        )
+        found[name] = [
+            [samples, labels.tolist(), images[:, 5, 5, 0].tolist()]
+            for images, labels, samples in given
+        ]
+    (folder / "train" / "a" / "2.png").write_bytes(b"<html>")
+    try:
+        read(pictures, order, corrupt=limit)
+    except TrainingError as error:
+        found["beyond"] = str(error).replace(str(folder), "DIR")
+    return {**found, "num_skipped": limit.num_skipped}
 
 
 def formats(folder: Path) -> object:
@@ -76,9 +124,13 @@ def formats(folder: Path) -> object:
     (folder / "train" / "a").mkdir(parents=True)
     for number, (mode, kind) in enumerate(kinds):
         orange.convert(mode).save(folder / "train" / "a" / f"{number}.jpg", kind)
-    loader = Loader(open_pictures(folder, "train"), size=SIZE, num_workers=2)
-    (batch,) = loader.batches([range(len(kinds))], lambda _, *size: center_crop(*size))
-    return [image[5, 5].tolist() for image in np.asarray(batch.images)]
+    ((images, _, _),) = read(
+        open_pictures(folder, "train"),
+        [range(len(kinds))],
+        lambda _, *size: center_crop(*size),
+        batch=len(kinds),
+    )
+    return [image[5, 5].tolist() for image in images]
 
 
 def broken(folder: Path) -> object:
@@ -93,18 +145,17 @@ def broken(folder: Path) -> object:
     said = {}
     for name, data in torn.items():
         (folder / "train" / "a" / "1.jpg").write_bytes(data)
-        loader = Loader(open_pictures(folder, "train"), size=SIZE, num_workers=2)
-        given = loader.batches([[0], [0, 1], [0]], lambda _, *size: center_crop(*size))
-        next(given)
+        pictures = open_pictures(folder, "train")
+        read(pictures, [[0]])
         try:
-            next(given)
+            read(pictures, [[0], [0, 1], [0]], lambda _, *size: center_crop(*size))
         except TrainingError as error:
             said[name] = str(error).replace(str(folder), "DIR")
     return said
 
 
 def leave(folder: Path) -> None:
-    """End with batches on their way, held by a circle as an error's traceback makes them."""
+    """End by an error with batches on their way, which the error's traceback holds in a circle."""
     read_ahead.NUM_ANNOUNCED = 1
 
     def slow_order() -> Iterator[Sequence[int]]:
@@ -112,10 +163,15 @@ def leave(folder: Path) -> None:
             time.sleep(0.2)
             yield [index]
 
-    loader = Loader(open_pictures(folder, "train"), size=SIZE, num_workers=2)
-    circle: list[Any] = [loader.batches(slow_order(), lambda _, *size: center_crop(*size))]
-    circle.append(circle)
-    next(circle[0])
+    loader = Loader(open_pictures(folder, "train"), batch=1, size=SIZE, num_workers=2)
+    circle: list[Any] = []
+    try:
+        with loader.read(slow_order(), lambda _, *size: center_crop(*size)) as reading:
+            circle += [circle, iter(reading.dataset)]
+            next(circle[1])
+            raise InterruptedError
+    except InterruptedError as error:
+        circle.append(error)
 
 
 if __name__ == "__main__":
@@ -125,6 +181,7 @@ if __name__ == "__main__":
         "epoch": epoch(packed),
         "formats": formats(folder.parent / "formats"),
         "broken": broken(folder.parent / "broken"),
+        "corrupt": corrupt(folder.parent / "corrupt"),
     }
     leave(folder)
     print(json.dumps(results))

@@ -18,33 +18,24 @@ import tensorflow as tf
 
 import trainer.tf.resnet50
 import trainer.tfkeras.resnet50
-from trainer.common.options import parse_options
 from trainer.common.position import Position, TakenStep
 from trainer.tf.guard import Guard
-from trainer.tf.job import Options, prepare
 from trainer.tf.network import FusedBatchNorm, Normalise
-from trainer.tf.program import run_program
-from trainer.tf.strategy import Ranks
 
 PROGRAMS = {"tf": trainer.tf.resnet50, "keras": trainer.tfkeras.resnet50}
 
 
 def main(argv: Sequence[str]) -> int:
     framework, kind, *rest = argv
-    options = parse_options(Options, rest)
 
     def build(num_classes: int, size: int) -> keras.Model:
+        # Once the ranks know each other.
+        watch()
         return build_tiny(num_classes, size, has_statistics=kind == "statistics")
-
-    def run(ranks: Ranks) -> None:
-        program = PROGRAMS[framework]
-        job = prepare(program.PROGRAM, options, ranks, build=build)
-        watch(ranks.world.rank)
-        program.train(job)
 
     if os.environ.get("WATCH_EXACT"):
         tf.config.experimental.enable_op_determinism()
-    return run_program(options, options.strategy, run)
+    return PROGRAMS[framework].main(rest, program=f"tiny-{framework}", build=build)
 
 
 def build_tiny(num_classes: int, size: int, *, has_statistics: bool) -> keras.Model:
@@ -59,25 +50,24 @@ def build_tiny(num_classes: int, size: int, *, has_statistics: bool) -> keras.Mo
     return keras.Model(images, keras.layers.Dense(num_classes, dtype="float32", name="fc")(x))
 
 
-def watch(rank: int) -> None:
+def watch() -> None:
     """Note what each step was fed, and spoil a loss where that is asked for."""
     index = os.environ.get("WATCH_INDEX", os.devnull)
     log = os.open(index, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     attempt = os.environ.get("WATCH_ATTEMPT", "0")
+    rank = int(os.environ.get("RANK", "0"))
     bad_rank, bad_step = map(int, os.environ.get("WATCH_FAULT", "-1 0").split())
     take_step, add_up = Guard.step, Guard.add_up
     steps = tf.Variable(0, trainable=False)
 
-    def step(self: Guard, position: Position, sums: tf.Tensor, *, taken: TakenStep) -> None:
+    def step(self: Guard, position: Position, *, taken: TakenStep) -> None:
         samples = " ".join(map(str, taken.samples))
         os.write(log, f"{attempt} {rank} {taken.step} {samples}\n".encode())
-        take_step(self, position, sums, taken=taken)
+        take_step(self, position, taken=taken)
 
-    def spoilt(self: Guard, loss: tf.Tensor, num_samples: int, flags: tf.Tensor) -> tf.Tensor:
+    def spoilt(self: Guard, loss: tf.Tensor, num_samples: int) -> None:
         is_bad = (steps.assign_add(1) == bad_step) & (rank == bad_rank)
-        return add_up(
-            self, tf.where(is_bad, tf.cast(float("nan"), loss.dtype), loss), num_samples, flags
-        )
+        add_up(self, tf.where(is_bad, tf.cast(float("nan"), loss.dtype), loss), num_samples)
 
     Guard.step = step
     if bad_rank >= 0:

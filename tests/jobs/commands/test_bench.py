@@ -12,9 +12,19 @@ import msgspec
 import pytest
 
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.contracts.spec import Plan, RunHandle, RunState, RunStatus
+from jobs.contracts.spec import (
+    DatasetVersion,
+    InputSpec,
+    Plan,
+    RunHandle,
+    RunState,
+    RunStatus,
+)
 from jobs.engines import ENGINES
+from jobs.launching.bench import bench_key
+from jobs.runs.past import job_key
 from jobs.runs.store import RunStore
+from tests.fakes.gangs import make_cluster, make_spec
 from tests.fakes.launching import FakeEngine, Launching
 
 JOB = """\
@@ -96,6 +106,11 @@ def test_strong_scaling_divides_the_batch_of_a_rank(bench):
         (each["point"]["size"]["scaling"], each["point"]["rate"]) for each in typed.json()["rows"]
     ]
     assert told == [("weak", 576.0), ("weak", 1024.0), ("strong", 1024.0)]
+    first, weak, strong = (each["point"] for each in typed.json()["rows"])
+    assert first["predicted"] is None
+    # By the weak sizes, of which a rank has twice the samples to compute.
+    assert 576 < strong["predicted"] < weak["rate"]
+    assert strong["predicted_low"] < strong["predicted"] < strong["predicted_high"]
 
 
 def test_what_was_measured_before_is_not_run_again(bench):
@@ -138,20 +153,55 @@ def test_a_job_that_fails_everywhere_ends_with_its_cause_and_no_report(bench):
     assert not (bench.folder / "bench-mine" / "scaling.csv").exists()
 
 
-def test_a_run_is_ended_once_its_rate_was_measured_for_long_enough(bench, monkeypatch):
+@pytest.fixture
+def endless(bench, monkeypatch):
+    """Let runs go on until they are cancelled."""
     whole = RunStore.status
 
     def status(store: RunStore, handle: RunHandle) -> RunStatus:
-        """Of a run that goes on until it is cancelled."""
         is_over = handle.id in Telling.cancelled
         state = RunState.CANCELLED if is_over else RunState.RUNNING
         return msgspec.structs.replace(whole(store, handle), state=state)
 
     monkeypatch.setattr(RunStore, "status", status)
+    return bench
+
+
+def test_a_run_is_ended_once_its_rate_was_measured_for_long_enough(endless):
+    bench = endless
     typed = bench.type("bench", "job.yaml", "--nodes", "1", "--measure", "14s")
     assert typed.code == 0, typed.err
     assert len(Telling.cancelled) == 1
     assert rows(bench.folder)[0]["windows"] == "7"
+
+
+def test_a_run_that_tells_nothing_is_ended_where_its_nodes_cost_money(endless):
+    Telling.silent_at = {2}
+    price(endless, 3.6)
+    typed = endless.type("bench", "job.yaml", "--nodes", "1,2", "--measure", "14s", "--yes")
+    assert typed.code == 100
+    # Runs of the fake engine began long ago.
+    assert len(Telling.cancelled) == 2
+    # A start of 8 s, a warm-up of 60 s and 14 s that are measured.
+    ended = "was ended after 3 times the 1 min 22 s that are reckoned for it"
+    (second,) = (each.id for each in endless.runs() if each.nodes == 2)
+    assert rows(endless.folder)[1]["note"] == f"`{second}` tells no progress; it {ended}"
+    # 3 nodes for so long, and at most for 3 times as long.
+    assert "price     about 0.246 USD for all 2 runs, 0.738 USD at most" in typed.err
+
+
+def test_a_run_that_tells_nothing_goes_on_where_its_nodes_are_free(endless, monkeypatch):
+    looks: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 3:
+            Telling.cancelled.extend(each.id for each in endless.runs())
+
+    Telling.silent_at = {1}
+    monkeypatch.setattr("jobs.launching.bench_run.time.sleep", sleep)
+    typed = endless.type("bench", "job.yaml", "--nodes", "1")
+    assert ("` tells no progress\n" in typed.err, len(looks)) == (True, 3)
 
 
 def test_a_run_that_cannot_be_started_ends_the_bench_with_its_own_error(bench, monkeypatch):
@@ -163,7 +213,27 @@ def test_a_run_that_cannot_be_started_ends_the_bench_with_its_own_error(bench, m
     assert typed.code == 1
     assert f"error: {NO_DISK}\n\nhint: free some space" in typed.err
     assert "may go on" not in typed.err
-    assert not (bench.folder / "bench-mine").exists()
+    assert not (bench.folder / "bench-mine" / "scaling.csv").exists()
+
+
+def test_a_run_whose_bench_was_killed_before_it_could_note_it_is_found_by_its_tag(
+    bench, monkeypatch
+):
+    whole = Telling.submit
+
+    def killed(self: Telling, plan: Plan, secrets: Mapping[str, str]) -> RunHandle:
+        whole(self, plan, secrets)
+        raise SystemExit
+
+    # A run of the same job that is no bench's.
+    assert bench.type("run", "job.yaml", "--nodes", "1", "--yes").code == 0
+    monkeypatch.setattr(Telling, "submit", killed)
+    with pytest.raises(SystemExit):
+        bench.type("bench", "job.yaml", "--nodes", "1")
+    monkeypatch.setattr(Telling, "submit", whole)
+    begun = max(each.id for each in bench.runs())
+    assert bench.type("bench", "job.yaml", "--nodes", "1").code == 0
+    assert [rows(bench.folder)[0]["run"], len(bench.runs())] == [begun, 2]
 
 
 def test_a_run_that_is_lost_sight_of_is_named_and_followed_by_the_next_bench(bench, monkeypatch):
@@ -184,10 +254,18 @@ def test_a_run_that_is_lost_sight_of_is_named_and_followed_by_the_next_bench(ben
     assert [each.id for each in bench.runs()] == [run]
 
 
+def price(bench: Launching, amount: float) -> None:
+    change(bench, price_per_node_hour=amount, currency="USD")
+
+
+def change(bench: Launching, **values: object) -> None:
+    """Change the cluster of the environment."""
+    changed = msgspec.structs.replace(bench.environment.clusters["cpu"], **values)
+    bench.write_environment(msgspec.structs.replace(bench.environment, clusters={"cpu": changed}))
+
+
 def test_money_is_asked_for_once_for_all_sizes(bench):
-    cluster = bench.environment.clusters["cpu"]
-    priced = msgspec.structs.replace(cluster, price_per_node_hour=3.6, currency="USD")
-    bench.write_environment(msgspec.structs.replace(bench.environment, clusters={"cpu": priced}))
+    price(bench, 3.6)
     typed = bench.type("bench", "job.yaml", "--nodes", "1,2")
     assert (typed.code, Telling.submitted) == (2, [])
     # 1 + 2 nodes, each for a start of 8 s, a warm-up of 60 s and 60 s that are measured.
@@ -222,9 +300,42 @@ def test_a_folder_of_another_job_or_a_damaged_one_is_left_as_it_is(bench):
     assert bench.type("bench", "job.yaml", "--nodes", "1").code == 0
     typed = bench.type("bench", "job.yaml", "--nodes", "1", "--set", "args.batch=32")
     assert typed.code == 2
-    assert "`bench-mine` holds the bench of another job, or of other arguments" in typed.err
+    assert (
+        "`bench-mine` holds the bench of another job, or of other arguments, nodes, image or data"
+        in typed.err
+    )
     (bench.folder / "bench-mine" / "points.json").write_text('{"key": 1}')
     typed = bench.type("bench", "job.yaml", "--nodes", "1")
     assert typed.code == 2
     assert "`bench-mine/points.json` cannot be read" in typed.err
     assert len(Telling.submitted) == 1
+
+
+@pytest.mark.parametrize("values", [{"size": "Standard_X"}, {"priority": "low_priority"}])
+def test_a_folder_of_other_nodes_is_left_as_it_is(bench, values):
+    assert bench.type("bench", "job.yaml", "--nodes", "1").code == 0
+    change(bench, **values)
+    typed = bench.type("bench", "job.yaml", "--nodes", "1,2")
+    assert (typed.code, len(Telling.submitted)) == (2, 1)
+    assert "of other arguments, nodes, image or data" in typed.err
+    typed = bench.type("bench", "job.yaml", "--nodes", "1,2", "--into", "other")
+    assert (typed.code, len(Telling.submitted)) == (0, 3)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"image": "pytorch@sha256:2"}, {"inputs": "other version"}, {"cluster": "other"}],
+)
+def test_a_bench_is_of_one_image_set_and_cluster(change):
+    clusters = dict.fromkeys(("cpu", "other"), make_cluster(nodes=1))
+    before = make_spec(["python", "t.py"], cluster="cpu", image="pytorch@sha256:1")
+    version = DatasetVersion(name="d", version=1, digest="0" * 64, files=1, bytes=1)
+    before = msgspec.structs.replace(
+        before, inputs={"d": InputSpec(dataset=version, mode="stream")}
+    )
+    second = InputSpec(dataset=msgspec.structs.replace(version, digest="1" * 64), mode="stream")
+    change = {"inputs": {"d": second}} if "inputs" in change else change
+    after = msgspec.structs.replace(before, **change)
+    assert bench_key(before, clusters) == bench_key(before, clusters)
+    assert bench_key(before, clusters) != bench_key(after, clusters)
+    assert job_key(before) == job_key(after)

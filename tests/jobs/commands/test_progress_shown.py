@@ -170,6 +170,7 @@ FORECAST = KeptForecast(
     cost=1,
     binds="loader",
 )
+PARTS = {"training": 70.0, "start-up": 4.0, "download of the data": 1.0, "evaluation": 5.0}
 
 
 def test_report_shows_the_forecast_beside_what_came_of_it(launching, on):
@@ -200,9 +201,43 @@ def test_report_shows_the_forecast_beside_what_came_of_it(launching, on):
         ("start-up", 10),
         ("after the last step", 8),
     ]
+    assert told["differences"] == []
 
 
-@pytest.mark.parametrize("text", ["{", '{"time_s": -1}', '{"time_s": "x"}', "[" * 30_000])
+def test_report_says_by_which_parts_the_time_differs_the_largest_first(launching, on):
+    run = on({**STEPS, "total": 90}, places=PLACES, ended_s=8)
+    write_forecast(
+        Path(launching.workspace, "runs", run), msgspec.structs.replace(FORECAST, parts=PARTS)
+    )
+    table = launching.type("report", run).out.split("\n\n")[2].splitlines()
+    assert [re.split(" {2,}", line) for line in table[:4]] == [
+        ["PART", "PREDICTED", "ACTUAL", "DIFFERENCE"],
+        ["training", "1 min 10 s", "1 min 30 s", "+20 s"],
+        ["start and end", "5.0 s", "18 s", "+13 s"],
+        ["checkpoints and evaluation", "5.0 s", "0.0 s", "-5.0 s"],
+    ]
+    told = launching.type("report", run, "--json").json()["runs"][0]["forecast"]
+    assert told["differences"] == [
+        {"kind": "training", "predicted_s": 70, "actual_s": 90},
+        {"kind": "start and end", "predicted_s": 5, "actual_s": 18},
+        {"kind": "checkpoints and evaluation", "predicted_s": 5, "actual_s": 0},
+    ]
+
+
+@pytest.mark.parametrize(("unit", "actual"), [("step", [1]), ("epoch", [])])
+def test_a_rate_in_steps_is_compared_with_one_in_steps(launching, on, unit, actual):
+    run = on({"done": 90, "total": 90, "unit": "step"}, places=PLACES, ended_s=8)
+    kept = KeptForecast(unit=unit, units_per_s=1.25, low=1.0, high=1.5)
+    write_forecast(Path(launching.workspace, "runs", run), kept)
+    found = launching.type("report", run, "--json").json()["runs"][0]["forecast"]
+    assert [each["actual"] for each in found["figures"] if each["figure"] == "rate"] == actual
+    shown = launching.type("report", run).out
+    assert ("rate    1.25 steps/s  " in re.sub("rate +", "rate    ", shown)) == bool(actual)
+
+
+@pytest.mark.parametrize(
+    "text", ["{", '{"time_s": -1}', '{"parts": {"training": -1}}', '{"time_s": "x"}', "[" * 30_000]
+)
 def test_a_forecast_that_cannot_be_read_is_left_out(launching, on, text):
     run = on(STEPS, places=PLACES, ended_s=0)
     Path(launching.workspace, "runs", run, "forecast.json").write_text(text)

@@ -55,6 +55,16 @@ def test_a_table_for_people_says_why_a_band_is_wide(ask):
 
 
 LINE = "resnet50,4,4,979.1,102,64,ib"
+OVERHEAD = """\
+series,gpus,gpus_per_node,rate,batch_per_gpu,overhead_s
+resnet50,1,4,335.7,64,20
+resnet50,8,4,1800,64,20
+"""
+EACH = """\
+series,gpus,gpus_per_node,rate
+resnet50,4,4,98
+resnet50,16,4,90
+"""
 
 
 @pytest.mark.parametrize(
@@ -83,13 +93,36 @@ LINE = "resnet50,4,4,979.1,102,64,ib"
         (LINE, f"{LINE}\n{LINE.replace('979.1', '1200')}", "line 4, column rate: 'resnet50' has"),
         ("979.1", "335", "line 3, column rate: 4 GPUs have 0.998 times the rate of one GPU: it"),
         ("979.1", "9791", "line 3, column rate: 4 GPUs have 29.2 times the rate of one GPU: the"),
+        ("979.1", "97.91", "line 3, column rate: 4 GPUs have 0.292 times the rate of one GPU: the"),
+        ("979.1", "9_79.1", "line 3, column rate: '9_79.1' is not a positive number"),
+        (
+            "102,64",
+            "1.02e8,64",
+            "line 2, column gradient_mb: 1.02e+08 MB are more than any network",
+        ),
+        ("141.8,241", "141.8,2.41e8", "line 5, column gradient_mb: 2.41e+08 MB are more than any"),
+        (
+            "979.1,102",
+            "979.1,25.6",
+            "line 4, column gradient_mb: the series has gradients from 25.6",
+        ),
+        (",102,", ",102000,", "line 4, column gradient_mb: 102000 MB in steps of 0.314 s take"),
+        (
+            MEASURED,
+            OVERHEAD,
+            "line 2, column overhead_s: 20 s are more than a step of one GPU, 0.19",
+        ),
+        (MEASURED, EACH, "line 3, column rate: 16 GPUs have 90 and 4 have 98: it looks like the"),
+        (MEASURED, MEASURED.replace(",", ";"), "line 1: the cells are separated by semicolons"),
+        (LINE, f"{LINE}\nresnet50,1,1,200,102,64,ib", "line 4, column rate: 'resnet50' has rates"),
         (LINE, f'"{LINE}', "is not CSV"),
         (MEASURED, "", "line 1, column series: the column is missing"),
         (MEASURED, MEASURED.partition("\n")[0], "has no rows"),
     ],
 )
 def test_a_wrong_table_is_refused(ask, old, new, said):
-    typed = ask(MEASURED.replace(old, new, 1))
+    every = old == ",102,"
+    typed = ask(MEASURED.replace(old, new, -1 if every else 1))
     assert (typed.code, typed.out) == (2, "")
     first, _, hint = typed.err.partition("\n\n")
     assert first.startswith("error: ")
@@ -143,3 +176,27 @@ def test_rows_that_agree_count_once(ask):
 def test_a_mark_of_the_byte_order_and_empty_lines_are_no_mistake(ask):
     odd = ("\ufeff" + MEASURED.replace("\n", "\r\n\r\n")).encode()
     assert ask(odd, ASKED, "--json").out == ask(MEASURED, ASKED, "--json").out
+
+
+def test_a_question_in_other_units_than_the_measured_rows_is_refused(ask):
+    asked = "series,gpus,gpus_per_node,gradient_mb\nresnet152,32,4,{}\n"
+    typed = ask(MEASURED, asked.format("241000"))
+    assert (typed.code, typed.out) == (2, "")
+    assert "a.csv, line 2, column gradient_mb: 241000 MB, where 241 MB were measured" in typed.err
+    assert ask(MEASURED, asked.format("120")).code == 0
+
+
+def test_names_of_columns_may_have_capitals(ask):
+    odd = MEASURED.replace("series,gpus,gpus_per_node", "Series, GPUs ,GPUs_per_node", 1)
+    assert ask(odd, ASKED, "--json").out == ask(MEASURED, ASKED, "--json").out
+
+
+def test_rates_of_one_gpu_on_two_fabrics_and_with_two_batches_are_no_mistake(ask):
+    more = "resnet50,1,4,300,102,64,\nresnet50,1,4,120,102,8,ib\n"
+    typed = ask(
+        MEASURED + more, "series,gpus,gpus_per_node\nresnet50,4,4\nresnet50,1,4\n", "--json"
+    )
+    assert [row["rate"] for row in json.loads(typed.out)] == [
+        pytest.approx(979.1),
+        pytest.approx(335.7),
+    ]

@@ -125,3 +125,28 @@ def test_bytes_that_are_no_text_are_shown_as_such(tmp_path: Path) -> None:
     path = tmp_path / "logs" / "rank-00000.log"
     path.write_bytes(stamp(1).encode() + b" caf\xe9 ok\n")
     assert [line.text for line in read_logs(tmp_path)] == ["caf\ufffd ok"]
+
+
+def test_each_look_reads_what_was_written_since_the_last_one(tmp_path, monkeypatch):
+    ranges = []
+    lines_of = logs._lines
+
+    def counted(path, rank, start, end):
+        ranges.append((rank, start, end))
+        return lines_of(path, rank, start, end)
+
+    monkeypatch.setattr(logs, "_lines", counted)
+    (tmp_path / "logs").mkdir()
+    first, second = (tmp_path / "logs" / f"rank-0000{rank}.log" for rank in range(2))
+    first.write_text("1 a\n2 b\n")
+    second.write_text("3 c\n4 d\n5 cut of")
+    looks = logs.watch_logs(tmp_path, tail=3)
+    assert [each.text for each in next(looks)] == ["b", "c", "d"]
+    assert list(next(looks)) == []
+    with second.open("a") as log:
+        log.write("f\n6 g\n")
+    assert [each.text for each in next(looks)] == ["cut off", "g"]
+    assert ranges == [(1, 8, 22)]
+    matching = logs.watch_logs(tmp_path, [1], since="4", grep=re.compile("g"))
+    assert [each.text for each in next(matching)] == ["g"]
+    assert list(next(matching)) == []

@@ -70,7 +70,9 @@ def write_progress(run_dir, **given):
 def test_a_run_is_summed_up_by_its_summary_and_its_progress(tmp_path):
     write_progress(tmp_path)
     kept = {"checkpoints_saved": 4, "checkpoint_blocking_s": 1.5}
-    found = summed_up(tmp_path, summary=SUMMARY | {"parameters": 25e6} | kept)
+    found = summed_up(
+        tmp_path, summary=SUMMARY | {"parameters": 25e6, "streamed_bytes_per_s": 2e8} | kept
+    )
     assert found == PastRun(
         run=RUN,
         key=KEY,
@@ -83,6 +85,7 @@ def test_a_run_is_summed_up_by_its_summary_and_its_progress(tmp_path):
         epochs=3.0,
         batch=100.0,
         parameters=25e6,
+        node_bytes_per_s=4e8,  # of two ranks
         prepare_s=30.0,
         start_s=70.0,  # 200 less 120 of training and twice 5
         evaluation_s=5.0,
@@ -96,6 +99,9 @@ def test_a_script_that_writes_its_progress_alone_is_summed_up(tmp_path):
     write_progress(tmp_path, samples_per_unit=100)
     found = summed_up(tmp_path)
     assert (found.unit, found.rate, found.total) == ("sample", pytest.approx(50, rel=0.01), 6000)
+    assert found.batch == 100
+    write_progress(tmp_path, unit="sample")
+    assert summed_up(tmp_path).batch is None
     write_progress(tmp_path)
     found = summed_up(tmp_path)
     assert (found.unit, found.rate, found.total) == ("step", pytest.approx(0.5, rel=0.01), 60)

@@ -6,8 +6,19 @@ import csv
 from io import StringIO
 
 import pytest
+from msgspec.structs import replace
 
-from jobs.runs.scaling import CSV_COLUMNS, Point, Size, csv_text, markdown, notes_of, rows_of
+from jobs.runs.scaling import (
+    CSV_COLUMNS,
+    RECKONED,
+    Point,
+    Size,
+    csv_text,
+    markdown,
+    notes_of,
+    rows_of,
+    share_cells,
+)
 
 
 def point(nodes, rate, **more):
@@ -51,6 +62,22 @@ def test_parts_of_a_step_add_up_to_it():
     assert [row.shares.total for row in rows if row.shares] == pytest.approx([1.0, 1.0])
 
 
+def test_parts_that_a_program_measured_are_taken_as_they_are():
+    first = point(1, 100.0, step_s=0.100, compute_s=0.095, exchange_s=0.0, host_s=0.004)
+    second = point(2, 160.0, step_s=0.125, compute_s=0.098, exchange_s=0.015)
+    found = rows_of([first, second])
+    assert [each.shares and round(each.shares.total, 3) for each in found] == [0.99, 0.904]
+    assert found[1].shares is not None
+    assert found[1].shares.of["exchange"] == pytest.approx(0.12)
+    assert share_cells(found[1])[-1] == "90% (no account of it)"
+    assert found[1].notes == ()
+    # Measured while a step took longer than the median one.
+    slower = rows_of([first, replace(second, told_step_s=0.15, compute_s=0.132)])[1]
+    assert share_cells(slower)[-1] == "98%"
+    unmeasured = rows_of([first, replace(second, exchange_s=None)])[1]
+    assert (unmeasured.notes, share_cells(unmeasured)[-1]) == ((RECKONED,), "100%")
+
+
 def test_a_rank_of_strong_scaling_computes_its_part():
     first = point(1, 100.0, step_s=0.100)
     strong = point(2, 160.0, step_s=0.0625, scaling="strong")
@@ -71,7 +98,7 @@ def test_a_program_that_keeps_the_batch_of_all_ranks_is_said_to_scale_strongly()
         [1, 0.4, 0.8]
     )
     told = "the batch of all ranks stays 64: this is strong scaling"
-    assert [each.notes for each in rows] == [(), (told,), ()]
+    assert [each.notes for each in rows] == [(), (told, RECKONED), (RECKONED,)]
 
 
 def test_a_step_that_is_shorter_than_its_compute_is_said_to_be_no_account():

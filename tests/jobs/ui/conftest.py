@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import shutil
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from jobs.engines.local.engine import LocalEngine
+from jobs.runs.supervision import take_lock
 from jobs.ui.pages import make_pages
 from jobs.ui.reading import Reading
 from jobs.ui.server import listen, make_server
@@ -81,6 +83,28 @@ def served(written) -> Iterator[Served]:
     made = Served(written.env_file)
     yield made
     made.end()
+
+
+def folder_of(written, run) -> Path:
+    return Path(written.workspace, "runs", run)
+
+
+@pytest.fixture
+def supervised():
+    """Runs that somebody supervises: the lock of each, by its id."""
+    locks = {}
+    yield locks
+    for lock in locks.values():
+        os.close(lock)
+
+
+def add_running(written, supervised, **changes) -> str:
+    run = written.add_run(**changes)
+    supervised[run] = take_lock(folder_of(written, run))
+    events = folder_of(written, run) / "events.jsonl"
+    kept = [each for each in events.read_text().splitlines() if '"completed"' not in each]
+    events.write_text("\n".join(kept) + "\n")
+    return run
 
 
 @pytest.fixture(scope="session")

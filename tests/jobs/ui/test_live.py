@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.contracts.spec import LogLine
-from jobs.ui.live import MOST_AT_ONCE, TAIL, Position
-from tests.busy import HANG_S
+from jobs.ui.live import MOST_AT_ONCE, MOST_STREAMS, TAIL, Position
+from tests.busy import HANG_S, Bound
+from tests.jobs.ui.conftest import add_running
 
 
 def line(ts: int, rank: int, text: str) -> LogLine:
@@ -52,7 +53,19 @@ def test_lines_before_the_last_ones_stay_out():
 
 
 def test_an_id_that_somebody_made_up_begins_anew():
-    for text in ("", ";", "x;y", ";0=2026~x,=~", ";0=not a time~1", ";-1=2026~1", "\x00;;~=,"):
+    huge = "9" * 5000
+    for text in (
+        f";{huge}=2026~1",
+        f";0=2026~{huge}",
+        ";٣=2026~1",
+        "",
+        ";",
+        "x;y",
+        ";0=2026~x,=~",
+        ";0=not a time~1",
+        ";-1=2026~1",
+        "\x00;;~=,",
+    ):
         assert Position(text).since is None
 
 
@@ -97,16 +110,83 @@ def test_a_page_gets_the_lines_of_all_ranks_of_one_or_that_match(written, served
     assert [each[2] for each in events_of(served, run, rank=1)[0]] == ["one", "loss 2"]
     assert [each[2] for each in events_of(served, run, grep="^loss")[0]] == ["loss 1", "loss 2"]
     assert events_of(served, run, last_id=last)[0] == []
-    assert served.ask(f"/runs/file/{run}/lines?rank=9").status == 404
-    assert served.ask(f"/runs/file/{run}/lines?grep=(").status == 404
+    wrong = served.ask(f"/runs/file/{run}/lines?rank=9")
+    assert (wrong.status, wrong.text) == (400, "`--rank 9`: the run has the ranks 0 to 1")
+    wrong = served.ask(f"/runs/file/{run}/lines?grep=(")
+    assert (wrong.status, wrong.text[:33]) == (400, "`--grep (` is not a regular expre")
+    assert served.ask("/runs/file/nope/lines").status == 404
 
 
-def test_a_long_log_begins_at_its_last_lines(written, served):
+def test_a_long_log_begins_at_its_last_lines_and_every_event_can_be_the_last(written, served):
     run = written.add_run()
     write_log(written, run, 0, [str(number) for number in range(TAIL + 3 * MOST_AT_ONCE)])
     served.enter()
-    lines, _, _ = events_of(served, run)
-    assert [each[2] for each in (lines[0], lines[-1])] == ["1500", "3499"]
+    lines, _, text = events_of(served, run)
+    told = [each[2] for each in lines]
+    assert told == [str(number) for number in range(3 * MOST_AT_ONCE, TAIL + 3 * MOST_AT_ONCE)]
+    ids = [each.splitlines()[0] for each in text.split("\n\n") if "\ndata: [" in each]
+    assert len(ids) == TAIL // MOST_AT_ONCE
+    for number, each in enumerate(ids, start=1):
+        rest = events_of(served, run, last_id=each.removeprefix("id: "))[0]
+        assert [line[2] for line in rest] == told[number * MOST_AT_ONCE :]
+
+
+def test_a_connection_reads_on_where_it_is_and_looks_for_the_place_only_when_it_begins(
+    written, served, monkeypatch
+):
+    """One rank that has said nothing for long has nobody read the others' lines again."""
+    from tests.fakes.launching import FakeEngine
+
+    run = written.add_run()
+    write_log(written, run, 0, ["early"])
+    write_log(written, run, 1, [str(number) for number in range(3 * MOST_AT_ONCE)], second=30)
+    asked = []
+    watch = FakeEngine.watch
+
+    def watch_and_count(self, *place, **how):
+        asked.append(how["since"])
+        return watch(self, *place, **how)
+
+    monkeypatch.setattr(FakeEngine, "watch", watch_and_count)
+    served.enter()
+    lines, last, _ = events_of(served, run)
+    assert len(lines) == 3 * MOST_AT_ONCE + 1
+    assert asked == [None]
+    assert events_of(served, run, last_id=last)[0] == []
+    assert asked == [None, "2026-01-02T03:04:50.000000Z"]
+
+
+def test_what_an_id_of_a_page_names_is_where_its_stream_begins(written, served):
+    run = written.add_run()
+    write_log(written, run, 0, ["one", "two"])
+    served.enter()
+    _, last, _ = events_of(served, run)
+    write_log(written, run, 0, ["one", "two", "three"])
+    assert [each[2] for each in events_of(served, run, last=last)[0]] == ["three"]
+
+
+def test_a_stream_beyond_those_that_stay_tells_what_is_there_and_ends(written, supervised, served):
+    run = add_running(written, supervised)
+    served.enter()
+    staying = [served_stream(served, run, "") for _ in range(MOST_STREAMS)]
+    for each in staying:
+        assert "data" in next_event(each)
+    lines, last, text = events_of(served, run)
+    assert [each[2] for each in lines] == ["hello"]
+    assert text.startswith("retry: 2000\n\n")
+    assert text.endswith("event: turn\ndata: null\n\n")
+    assert events_of(served, run, last_id=last)[0] == []
+    for each in staying[1:]:
+        each.close()
+    bound = Bound(10)
+    while True:  # until the server has seen that they are gone
+        another = served_stream(served, run, "")
+        first = another.stream.readline()
+        another.close()
+        if first == b"retry: 1000\n":
+            break
+        bound.check(first)
+    staying[0].close()
 
 
 def test_fifty_broken_connections_lose_no_line(written, served, monkeypatch):
@@ -129,7 +209,7 @@ def test_fifty_broken_connections_lose_no_line(written, served, monkeypatch):
                 log.write(f"2026-01-02T03:06:{at // 40:02d}.{number:06d}Z {text}\n")
         watched.append(at)
         found, _ = look(self)
-        return found, at >= len(texts)
+        return found, "over" if at >= len(texts) else "wait"
 
     monkeypatch.setattr(live.Watched, "look", look_and_write)
     served.enter()

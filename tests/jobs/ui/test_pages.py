@@ -14,6 +14,7 @@ from starlette.requests import Request
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.ui import one_run, reading
+from jobs.ui.curves import Curves
 from jobs.ui.doing import Doings
 from jobs.ui.pages import PAGE_SIZE, Pages
 from jobs.ui.reading import Late, Reading, Told, alike
@@ -99,7 +100,7 @@ def rows_of(answer) -> list[list[str]]:
 
 
 def pages_of(stacks: Reading) -> Pages:
-    return Pages(stacks, Doings())
+    return Pages(stacks, Curves(), Doings())
 
 
 def test_stacks_of_which_nobody_knows_whether_they_are_up_are_shown():
@@ -111,6 +112,7 @@ def test_stacks_of_which_nobody_knows_whether_they_are_up_are_shown():
         prod={"ls": EnvironmentFailure("no network", hint="plug it in")},
     )
     assert stacks.places() == ["local", "dev", "prod"]
+    assert Stacks({"dev": None, "local": True}).places() == ["local", "dev"]
     answer = pages_of(stacks).runs(asked())
     assert [row[2] for row in rows_of(answer)[1:]] == ["here", "azure"]
     assert "no network" in text_of(answer)
@@ -505,12 +507,36 @@ def test_what_an_action_failed_by_is_said_with_its_words(pages, monkeypatch):
     assert "<code>launch cancel --env=" in text_of(answer)
 
 
+def test_jobs_are_started_where_something_is_up_and_an_error_leaves_the_form():
+    job = {"name": "digits", "description": "", "launcher": "none", "needs": []}
+    stacks = Stacks(
+        {"dev": None, "local": True}, local={"jobs": [job]}, dev={"jobs": LaunchError("away")}
+    )
+    page = text_of(pages_of(stacks).jobs(asked()))
+    assert '<th scope="row">digits</th>' in page
+    assert "<option selected>local</option>" in page
+    broken = text_of(pages_of(stacks).jobs(asked("place=dev")))
+    assert "away" in broken
+    assert "Show the plan" in broken
+
+
 def test_the_doctor_is_asked_where_nothing_is_up(monkeypatch):
     stacks = Stacks({"local": False})
     check = {"part": "uv", "health": "missing", "found": "none", "mend": "make setup"}
     monkeypatch.setattr("jobs.ui.reading.call", lambda words: [check])
     rows = rows_of(pages_of(stacks).doctor(asked()))
     assert rows[1:] == [["uv", "missing", "none", "make setup"]]
+
+
+def test_the_doctor_looks_at_this_machine_whatever_a_stack_of_azure_answers(monkeypatch):
+    away = EnvironmentFailure("not logged in")
+    stacks = Stacks({"dev": None}, dev={"env": away, "doctor": LaunchError("not asked")})
+    check = {"part": "uv", "health": "ok", "found": "0.13", "mend": None}
+    monkeypatch.setattr("jobs.ui.reading.call", lambda words: [check])
+    answer = pages_of(stacks).doctor(asked())
+    assert rows_of(answer)[1:] == [["uv", "ok", "0.13", ""]]
+    assert "not logged in" in text_of(answer)
+    assert stacks.heard == [["dev", "env", "show"]]
 
 
 def test_what_up_would_change_is_told_where_it_is_refused_too():

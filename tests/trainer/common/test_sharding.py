@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.common.sharding import WINDOW_SHARDS, rank_batches, shard, shuffled_batches
+from trainer.common.errors import TrainingError
+from trainer.common.sharding import (
+    WINDOW_SHARDS,
+    rank_batches,
+    require_full_batch,
+    shard,
+    shuffled_batches,
+)
 from trainer.common.world import World
 
 
@@ -117,3 +125,13 @@ def test_every_sample_falls_to_one_rank_once_wherever_training_goes_on(
     assert list(left) == batches[first:]
     others = shuffled_batches(num_samples, 5, **kwargs)
     assert list(itertools.chain(*others)) == list(itertools.chain(*batches))
+
+
+def test_a_set_that_fills_no_batch_of_all_ranks_is_refused():
+    require_full_batch(8, batch_per_rank=4, world_size=2)
+    message = (
+        "--batch-per-rank 4 on 2 ranks is a batch of 8, more than the 7 training pictures "
+        "(hint: --batch-per-rank 3 or less)"
+    )
+    with pytest.raises(TrainingError, match=re.escape(message)):
+        require_full_batch(7, batch_per_rank=4, world_size=2)

@@ -86,6 +86,28 @@ def test_the_parts_of_a_step_are_those_since_they_were_asked_for():
     assert throughput.take_parts() == {"data_wait_s": 0.5}
 
 
+def test_a_whole_step_is_told_beside_its_parts_without_what_lies_between():
+    clock = Clock()
+    throughput = Throughput(num_warmup_steps=0, clock=clock)
+    throughput.also(lambda: {"compute_s": 1.0})
+    for pause in (100, 0):
+        with throughput.training():
+            for seconds in (2, 4):
+                clock.now += seconds
+                throughput.step(64)
+        clock.now += pause
+    assert throughput.take_parts() == {"compute_s": 1.0, "step_s": 3.0}
+
+
+def test_parts_that_others_time_are_told_with_the_step():
+    throughput = Throughput(num_warmup_steps=0, clock=Clock())
+    throughput.also(lambda: {"exchange_s": 0.25})
+    assert throughput.take_parts() == {}
+    throughput.step(64)
+    throughput.add_host(0.5)
+    assert throughput.take_parts() == {"host_s": 0.5, "exchange_s": 0.25, "step_s": 0.0}
+
+
 def test_a_program_that_times_no_part_tells_none():
     throughput = Throughput(num_warmup_steps=0)
     throughput.step(64)

@@ -29,8 +29,6 @@ from trainer.tf.state import (
     seed_generators,
     take_snapshot,
 )
-from trainer.tf.strategy import Single
-from trainer.tfkeras.optimizer import average_gradients
 
 
 def build() -> tuple[keras.Model, keras.optimizers.Optimizer]:
@@ -67,13 +65,11 @@ def write(folder: Path) -> None:
     CheckpointFolder(folder).write(6, snapshot.files(), about)
 
 
-def read(folder: Path, framework: str) -> None:
+def read(folder: Path) -> None:
     """Restore as rank 1 of 2."""
     found = CheckpointFolder(folder).newest(print)
     assert found is not None
     network, optimizer = build()
-    if framework == "keras":
-        average_gradients(optimizer, Single())
     snapshot = read_files(found.files)
     restore_snapshot(snapshot, network, optimizer)
     own = {
@@ -101,5 +97,5 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["write", folder]:
             write(Path(folder))
-        case ["read", folder, framework]:
-            read(Path(folder), framework)
+        case ["read", folder]:
+            read(Path(folder))

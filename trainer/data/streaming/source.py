@@ -27,6 +27,7 @@ from trainer.common.sharding import WINDOW_SHARDS
 from trainer.data.shards.index import INDEX_FILE, Split, read_index, read_places
 from trainer.data.streaming.blocks import BLOCK_BYTES, NUM_FETCHERS, Blocks
 from trainer.data.streaming.cache import BlockCache
+from trainer.data.streaming.flow import Flow
 from trainer.data.streaming.store import KeyKind, RangeStore, RemoteFile
 
 SCHEMA = 1
@@ -93,7 +94,10 @@ def open_streamed(folder: Path, source: StreamSource, split: str) -> StreamedPic
 
 
 class StreamedPictures:
-    """Pictures that are fetched when they are read, or before that where they were announced."""
+    """Pictures that are fetched when they are read, or before that where they were announced.
+
+    `flow` has the rate at which this process gets them.
+    """
 
     def __init__(
         self, folder: Path, source: StreamSource, name: str, classes: tuple[str, ...], split: Split
@@ -106,6 +110,7 @@ class StreamedPictures:
         self.places = read_places(folder, name)
         self.labels: Sequence[int] = self.places.labels
         self.shard_sizes = tuple(shard.samples for shard in split.shards)
+        self.flow = Flow(NUM_FETCHERS)
         self._blocks = self._open()
 
     def _open(self) -> Blocks:
@@ -123,7 +128,7 @@ class StreamedPictures:
         spare = source.cache_bytes // BLOCK_BYTES * 9 // 10 - window
         return Blocks(
             files,
-            RangeStore(source.endpoint, source.key_file, kind=source.kind),
+            RangeStore(source.endpoint, source.key_file, kind=source.kind, flow=self.flow),
             BlockCache(source.cache, name, source.cache_bytes),
             name=self._split_name,
             window=window,
@@ -149,9 +154,11 @@ class StreamedPictures:
 
     def __getstate__(self) -> dict[str, object]:
         """Leave connections and threads behind: they are another process's."""
-        return {name: value for name, value in self.__dict__.items() if name != "_blocks"}
+        left = {"_blocks", "flow"}
+        return {name: value for name, value in self.__dict__.items() if name not in left}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         """Open the store anew."""
         self.__dict__.update(state)
+        self.flow = Flow(NUM_FETCHERS)
         self._blocks = self._open()

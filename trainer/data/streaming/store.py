@@ -10,6 +10,7 @@ import re
 import ssl
 import threading
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -18,6 +19,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from trainer.common.errors import TrainingError
 from trainer.common.messages import warn
+from trainer.data.streaming.flow import Flow
 from trainer.data.streaming.loopback_owner import check_own_server
 
 VERSION = "2021-12-02"
@@ -60,7 +62,7 @@ class RangeStore:
 
     `key_file` holds what lets us in, a signature or an identity's token; it is read again when the
     store refuses it, so that it can be renewed while training goes on. Raises TrainingError for an
-    address that must not see it.
+    address that must not see it. `flow` measures what arrives.
     """
 
     def __init__(
@@ -70,7 +72,9 @@ class RangeStore:
         *,
         kind: KeyKind = "signature",
         patience_s: float = PATIENCE_S,
+        flow: Flow | None = None,
     ) -> None:
+        self._flow = flow
         self._idle: list[http.client.HTTPConnection] = []
         _require_store(endpoint, kind)
         parts = urlsplit(endpoint)
@@ -96,7 +100,8 @@ class RangeStore:
         pause_s = FIRST_PAUSE_S
         while True:
             try:
-                return self._ask(file, start, length)
+                with self._flow.request(length) if self._flow else nullcontext():
+                    return self._ask(file, start, length)
             except (_PassingError, OSError, http.client.HTTPException) as error:
                 asked_s = getattr(error, "pause_s", 0.0)
                 wait_s = max(asked_s, pause_s * random.uniform(0.5, 1.0))

@@ -116,6 +116,28 @@ def test_following_gives_each_line_once_and_reads_only_what_is_new(
     assert runs.logs.store.requests.count(f"list ExperimentRun/dcid.{RUN}/user_logs/") < 10
 
 
+def test_each_look_reads_only_what_is_new_and_the_last_one_what_has_no_end(
+    runs: MemoryRuns, clock: Clock
+) -> None:
+    handle = add(runs, details("Running"))
+    runs.logs.write(RUN, LOG.format(0), stamped(1, "old") + stamped(2, "shown"))
+    looks = logs.watch_logs(runs, handle, None, tail=1)
+    assert told(next(looks)) == [(0, "shown")]
+    assert told(next(looks)) == []
+    runs.logs.write(RUN, LOG.format(0), stamped(4, "b"))
+    runs.logs.write(RUN, LOG.format(1), stamped(3, "a"))
+    assert told(next(looks)) == [(1, "a"), (0, "b")]
+    assert runs.logs.num_read == 3
+    runs.logs.write(RUN, LOG.format(1), stamped(5, "last")[:-1])
+    runs.scripted.details[RUN] = [details("Completed", ended=30)]
+    clock.sleep(60)  # a state is asked for again after a while
+    assert told(next(looks)) == [(1, "last")]
+    listed = runs.logs.store.requests.count(f"list ExperimentRun/dcid.{RUN}/user_logs/")
+    assert told(next(looks)) == []
+    again = runs.logs.store.requests.count(f"list ExperimentRun/dcid.{RUN}/user_logs/")
+    assert again == listed
+
+
 def test_a_tail_is_followed_from_where_it_ended(runs: MemoryRuns, clock: Clock) -> None:
     handle = add(runs, details("Running"))
     runs.logs.write(RUN, LOG.format(0), stamped(1, "old") + stamped(2, "shown") + "2026-11-21T12:")

@@ -1,0 +1,207 @@
+"""TensorFlow's and Keras's programs use saved models, profile, and go on past corrupt pictures, as PyTorch's do."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from tests import needs
+from trainer.data.synthesize.stripes import make_pictures
+
+# All of them wait for one process, which takes the time of twenty short trainings.
+pytestmark = pytest.mark.timeout(1800)
+
+REPO = Path(__file__).parents[2]
+FRAMEWORKS = ("tf", "keras")
+# Runs the tiny programs in one process, which loads TensorFlow once; gives codes and what they said.
+PROGRAM = """
+import contextlib, io, json, sys
+import tensorflow as tf
+from tests.integration.programs import tf_tiny
+from trainer.tf import steps
+
+found = []
+for framework, arguments in json.loads(sys.argv[1]):
+    said, wrong = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(wrong):
+        cross_entropy = steps.cross_entropy
+        if "--full" in arguments:
+            arguments.remove("--full")
+            def full(*given):
+                raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
+            steps.cross_entropy = full
+        try:
+            code = tf_tiny.main([framework, "statistics", *arguments])
+        except SystemExit as exit_:
+            code = exit_.code
+        steps.cross_entropy = cross_entropy
+    found.append([code, said.getvalue(), wrong.getvalue()])
+print(json.dumps(found))
+"""
+SMALL = ("--data", "stripes", "--image-size", "32", "--batch-per-rank", "8", "--warmup-epochs", "0")
+TWICE = (*SMALL, "--epochs", "2")
+
+
+def call(folder: Path, *cases: tuple[str, tuple[str, ...]]) -> list[tuple[int, str, str]]:
+    """Run programs with these arguments, one after the other."""
+    done = subprocess.run(
+        [needs.runtime("tensorflow"), "-c", PROGRAM, json.dumps(cases)],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(REPO),
+            "OMP_NUM_THREADS": "1",
+            "CUDA_VISIBLE_DEVICES": "",
+            "TF_CPP_MIN_LOG_LEVEL": "2",
+        },
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [(code, said, wrong) for code, said, wrong in json.loads(done.stdout.splitlines()[-1])]
+
+
+def model(framework: str, folder: str = "") -> str:
+    return f"{folder or framework}/model/tiny-{framework}.safetensors"
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "summary.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A folder with data, models and what both programs did with them, each case by its name."""
+    folder = tmp_path_factory.mktemp("models")
+    make_pictures(folder / "stripes", num_classes=4, num_train=72, num_val=18, size=48, seed=1)
+    make_pictures(folder / "torn", num_classes=4, num_train=72, num_val=18, size=48, seed=1)
+    for split in ("train", "val"):
+        first = min((folder / "torn" / split).rglob("*.jpg"))
+        first.write_bytes(first.read_bytes()[:200])
+    (folder / "photos" / "more").mkdir(parents=True)
+    for number, name in enumerate(["a.jpg", "more/b.png"]):
+        Image.new("RGB", (60, 40), (80 * number, 90, 20)).save(folder / "photos" / name)
+    torn = ("--data", "torn", *SMALL[2:], "--epochs", "1")
+    cases: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for name in FRAMEWORKS:
+        saved = ("--model", model(name))
+        kept = ("--checkpoint-dir", f"kept-{name}")
+        cases |= {
+            f"{name} train": (name, (*TWICE, *kept, "--profile", "3", "--output-dir", name)),
+            f"{name} model": (
+                name,
+                (*TWICE, *saved, "--evaluate-only", "--output-dir", "by-model"),
+            ),
+            f"{name} kept": (name, (*TWICE, *kept, "--evaluate-only", "--output-dir", "by-kept")),
+            f"{name} none": (name, (*TWICE, "--evaluate-only", "--output-dir", "none")),
+            f"{name} look": (name, ("--predict", "photos", *saved, "--output-dir", f"look-{name}")),
+            f"{name} more": (name, (*SMALL, "--epochs", "3", *kept, "--output-dir", "more")),
+            f"{name} else": (name, (*TWICE, *kept, "--lr", "2", "--output-dir", "else")),
+            f"{name} torn": (name, (*torn, "--output-dir", f"torn-{name}")),
+            f"{name} strict": (name, (*torn, "--max-corrupt", "0", "--output-dir", "strict")),
+            f"{name} full": (name, ("--full", *TWICE, "--output-dir", "full")),
+        }
+    cases["both"] = ("tf", ("--predict", "photos", "--evaluate-only", *saved))
+    cases["no model"] = ("tf", ("--predict", "photos"))
+    said = call(folder, *cases.values())
+    return folder, dict(zip(cases, said, strict=True))
+
+
+def last_line(case: tuple[int, str, str]) -> tuple[int, str]:
+    return case[0], case[2].splitlines()[-1]
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_evaluation_alone_gives_the_figures_that_training_ended_with(trained, framework):
+    folder, said = trained
+    assert [said[f"{framework} {name}"][0] for name in ("train", "model", "kept")] == [0, 0, 0]
+    wanted = summary(folder / framework)
+    for name in ("by-model", "by-kept"):
+        found = summary(folder / name)
+        assert found["val_top1"] == wanted["val_top1"]
+        assert found["val_loss"] == pytest.approx(wanted["val_loss"], rel=1e-6)
+        assert not (folder / name / "model").exists()
+    code, line = last_line(said[f"{framework} none"])
+    assert code == 1
+    assert line.startswith("error: --evaluate-only found no checkpoint, and no --model is given")
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_new_pictures_are_predicted_into_a_table_and_a_picture(trained, framework):
+    folder, said = trained
+    code, text, _ = said[f"{framework} look"]
+    assert (code, text.splitlines()[-1].split(",")[0]) == (0, "2 files predicted")
+    out = folder / f"look-{framework}" / "predictions"
+    with (out / "predictions.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    classes = json.loads((folder / model(framework)).with_suffix(".json").read_text())["classes"]
+    assert [row["picture"] for row in rows] == ["a.jpg", "more/b.png"]
+    for row in rows:
+        shares = [float(value) for key, value in row.items() if key.startswith("probability")]
+        assert sorted(value for key, value in row.items() if key.startswith("class")) == classes
+        assert shares == sorted(shares, reverse=True)
+        assert sum(shares) == pytest.approx(1, abs=1e-3)
+    with Image.open(out / "predictions.png") as grid:
+        assert grid.size[0] == 2 * 236 + 12
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_profile_is_a_trace_and_a_table_of_kernels(trained, framework):
+    folder, said = trained
+    assert "profile of 3 steps: " in said[f"{framework} train"][1]
+    out = folder / framework / "profile"
+    first, _, *kernels = (out / "kernels.txt").read_text().splitlines()
+    assert first == "3 steps"
+    assert len(kernels) == 10
+    names = {event["name"] for event in json.loads((out / "trace.json").read_text())["traceEvents"]}
+    assert any(name.endswith(":FusedBatchNormGradV3") for name in names)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_more_epochs_warn_of_another_rate_and_another_recipe_is_refused(trained, framework):
+    _, said = trained
+    code, _, wrong = said[f"{framework} more"]
+    assert code == 0
+    assert "warning: the learning rate of step 19 was to be " in wrong
+    code, line = last_line(said[f"{framework} else"])
+    assert code == 1
+    assert " is of another training: lr 0.1 there, 2.0 now" in line
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_corrupt_pictures_are_named_counted_and_skipped(trained, framework):
+    folder, said = trained
+    code, _, wrong = said[f"{framework} torn"]
+    assert code == 0
+    told = [line for line in wrong.splitlines() if line.startswith("warning: `torn/")]
+    assert len(told) == 2
+    assert told[-1].endswith("; it is skipped, 2 of at most 10")
+    assert summary(folder / f"torn-{framework}")["pictures_skipped"] == 2
+    code, line = last_line(said[f"{framework} strict"])
+    assert (code, "is not a complete picture" in line) == (1, True)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_device_that_is_full_is_one_line_with_the_batch(trained, framework):
+    _, said = trained
+    assert last_line(said[f"{framework} full"]) == (
+        1,
+        "error: the GPU's memory does not hold a step of --batch-per-rank 8 "
+        "(hint: a smaller --batch-per-rank)",
+    )
+
+
+def test_a_mistake_is_one_line_that_says_what_to_do(trained):
+    _, said = trained
+    code, line = last_line(said["both"])
+    assert (code, line.endswith("are two things: give one of them")) == (2, True)
+    code, line = last_line(said["no model"])
+    assert (code, "--predict needs --model FILE" in line) == (2, True)

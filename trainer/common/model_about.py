@@ -1,0 +1,88 @@
+"""Writes what a saved model tells apart as a file beside its weights, and reads it again.
+
+outputs/model/NAME.json   {"program": ..., "network": ..., "image_size": ..., "classes": [...]}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from trainer.common.errors import TrainingError
+from trainer.common.json_text import parse_json
+from trainer.common.whole_file import write_whole
+
+# Above it a description is damaged: a network for such pictures would fill the memory.
+MOST_IMAGE_SIZE = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """A classifier as its description says it; `network` is empty for one that its program builds."""
+
+    classes: tuple[str, ...]
+    image_size: int
+    network: str = ""
+
+
+def write_about(weights: Path, about: Mapping[str, object]) -> None:
+    """Write the description beside the file of weights; raises TrainingError where the disk refuses."""
+    write_whole(weights.with_suffix(".json"), (json.dumps(about, indent=2) + "\n").encode())
+
+
+def require_classes(weights: Path, classes: object) -> None:
+    """Raise TrainingError where a description is there and says other classes than these."""
+    found = _read_json(weights).get("classes") if weights.with_suffix(".json").exists() else None
+    if found is not None and classes is not None and found != classes:
+        theirs, ours = _shown(found), _shown(classes)
+        message = f"`{weights}` tells other classes apart than the data has: {theirs}; not {ours}"
+        raise TrainingError(message, hint="data with the same classes, in the same order")
+
+
+def read_about(path: Path) -> About:
+    """Read the description that lies beside a file of weights; raises TrainingError for a damaged one."""
+    about = path.with_suffix(".json")
+    if not about.exists():
+        message = f"`{about}`, which says what `{path.name}` tells apart, is not there"
+        raise TrainingError(message, hint="both files of a run's outputs/model, in one folder")
+    found = _read_json(path)
+    classes, size, network = (found.get(name) for name in ("classes", "image_size", "network"))
+    if not (
+        isinstance(classes, list)
+        and classes
+        and all(isinstance(name, str) for name in cast("list[object]", classes))
+        and isinstance(size, int)
+        and 0 < size <= MOST_IMAGE_SIZE
+        and isinstance(network, (str, type(None)))
+    ):
+        raise _damaged(about, "it says no classes, image_size and network")
+    return About(classes=tuple(cast("list[str]", classes)), image_size=size, network=network or "")
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """Read the description that lies beside the weights."""
+    about = path.with_suffix(".json")
+    try:
+        found: Any = parse_json(about.read_bytes())
+    except OSError as error:
+        raise _damaged(about, str(error.strerror)) from None
+    except ValueError as error:
+        raise _damaged(about, str(error)) from None
+    if not isinstance(found, dict):
+        raise _damaged(about, "it is not a JSON object")
+    return cast("dict[str, Any]", found)
+
+
+def _damaged(about: Path, why: str) -> TrainingError:
+    message = f"`{about}` does not describe a model: {why}"
+    return TrainingError(message, hint="the .json that training wrote beside the weights")
+
+
+def _shown(classes: object) -> str:
+    names = (
+        [str(each) for each in cast("list[object]", classes)] if isinstance(classes, list) else []
+    )
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

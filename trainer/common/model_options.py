@@ -1,0 +1,54 @@
+"""Defines the options for saved models and profiles, of programs that train a network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from trainer.common.errors import TrainingError
+from trainer.common.options import MAY_CHANGE
+from trainer.common.training_options import TrainingOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions(TrainingOptions):
+    """Begin from a saved model, evaluate or predict by it, profile; a program's own extend it."""
+
+    model: Annotated[
+        Path | None, "begin from the model that this program wrote into this file", MAY_CHANGE
+    ] = None
+    evaluate_only: Annotated[
+        bool, "evaluate the newest checkpoint, else --model; do not train", MAY_CHANGE
+    ] = False
+    predict: Annotated[
+        Path | None,
+        "predict this file, or the files of this folder, by --model; do not train",
+        MAY_CHANGE,
+    ] = None
+    profile: Annotated[
+        int, "profile so many steps after the warm-up, into the output `profile`", MAY_CHANGE
+    ] = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_at_least(0, "profile")
+        if self.predict:
+            self.saved  # noqa: B018 - there has to be one
+        if self.predict and self.evaluate_only:
+            message = "--predict and --evaluate-only are two things: give one of them"
+            raise ValueError(message)
+
+    @property
+    def saved(self) -> Path:
+        """The file of the model that --predict uses; raises ValueError where none is given."""
+        if self.model is None:
+            message = "--predict needs --model FILE, which a training wrote into outputs/model"
+            raise ValueError(message)
+        return self.model
+
+    def require_alone(self, world_size: int) -> None:
+        """Raise TrainingError where several ranks are to predict."""
+        if self.predict and world_size > 1:
+            message = f"--predict is for one process, and these are {world_size} ranks"
+            raise TrainingError(message, hint="start it on one")

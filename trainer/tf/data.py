@@ -1,0 +1,85 @@
+"""Opens the picture data of the TensorFlow and Keras programs: a user's folder, a made set, or noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainer.common.sharding import require_full_batch
+from trainer.data.pictures.corrupt import CorruptPictures
+from trainer.data.pictures.splits import open_splits
+from trainer.data.synthesize.folders import default_folder
+from trainer.data.synthesize.stripes import make_pictures
+from trainer.tf.loader import Loader, Noise, Source, num_workers
+from trainer.tf.strategy import DeviceName, Ranks
+
+if TYPE_CHECKING:
+    from trainer.tf.job import Options
+
+SYNTHETIC, RANDOM = "synthetic", "random"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """Training and validation pictures as batches, and how many there are."""
+
+    train: Source
+    val: Source
+    num_train: int
+    num_val: int
+    classes: Sequence[str]
+    # Of the training pictures, where they are in shards: the order keeps to few of them.
+    shard_sizes: Sequence[int] = ()
+    # That were skipped, where pictures are decoded.
+    corrupt: CorruptPictures | None = None
+
+    @property
+    def num_classes(self) -> int:
+        """Classes that the network tells apart."""
+        return len(self.classes)
+
+
+def open_data(options: Options, ranks: Ranks, device: DeviceName) -> Data:
+    """Open the folder, or make what `--data` names; a collective.
+
+    Raises TrainingError where a training set is smaller than a batch of all ranks.
+    """
+    num_train, num_classes, batch = options.num_images, options.num_classes, options.batch_per_rank
+    made = {"num_classes": num_classes, "size": options.image_size, "seed": options.seed}
+    if options.data == RANDOM:
+        require_full_batch(num_train, batch_per_rank=batch, world_size=ranks.world.size)
+        noise = Noise(batch=batch, **made)
+        names = [str(number) for number in range(num_classes)]
+        # One batch is enough to validate nothing.
+        return Data(train=noise, val=noise, num_train=num_train, num_val=batch, classes=names)
+    if options.data == SYNTHETIC:
+        made |= {"num_train": num_train, "num_val": max(num_classes, num_train // 4)}
+        folder = default_folder(names=None, **made)
+        if ranks.world.local_rank == 0:
+            make_pictures(folder, **made)
+        ranks.strategy.barrier()
+    else:
+        folder = Path(options.data) if options.data else ranks.run_dir.input("imagenet")
+    train, val = open_splits(folder)
+    require_full_batch(len(train.labels), batch_per_rank=batch, world_size=ranks.world.size)
+    corrupt = CorruptPictures(options.max_corrupt)
+    load = partial(
+        Loader,
+        batch=batch,
+        size=options.image_size,
+        num_workers=options.workers or num_workers(ranks.world, device),
+        device=device,
+        corrupt=corrupt,
+    )
+    return Data(
+        train=load(train, is_filled=True),
+        val=load(val),
+        num_train=len(train.labels),
+        num_val=len(val.labels),
+        classes=train.classes,
+        shard_sizes=train.shard_sizes,
+        corrupt=corrupt,
+    )

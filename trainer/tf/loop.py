@@ -1,0 +1,151 @@
+"""Trains, evaluates or predicts by a job of TensorFlow or Keras; a program says how steps are taken."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from trainer.common.errors import TrainingError, out_of_memory
+from trainer.common.messages import say, warn
+from trainer.common.metrics import MainFigure, Metrics
+from trainer.common.position import Position
+from trainer.common.throughput import Throughput
+from trainer.common.trackers import open_trackers
+from trainer.tf.finish import write_results
+from trainer.tf.guard import Guard
+from trainer.tf.job import Build, Job, Options, prepare
+from trainer.tf.loader import Reading
+from trainer.tf.prediction import predict
+from trainer.tf.profiling import Profiler
+from trainer.tf.state import rank_state, write_statistics
+from trainer.tf.strategy import Ranks
+
+MAIN_FIGURE = MainFigure(split="val", name="top1", goal="max")
+
+
+class Driver(Protocol):
+    """The part of a training that takes the steps: a loop, or Keras's `fit`."""
+
+    def train_epoch(self, reading: Reading, position: Position) -> Position:
+        """Take one step per batch that is left of the epoch; gives where training stands then."""
+        ...
+
+    def score(self, reading: Reading, position: Position) -> np.ndarray:
+        """Add up the scores (trainer.tf.steps) of all validation batches of this rank."""
+        ...
+
+
+# Makes the driver of a job, whose ranks agree by the guard and whose steps are timed and profiled.
+MakeDriver = Callable[[Job, Guard, Throughput, Profiler], Driver]
+
+
+def run(
+    program: str, options: Options, ranks: Ranks, make: MakeDriver, *, build: Build | None = None
+) -> None:
+    """Train from where the last checkpoint left off, evaluate after every epoch, write the model.
+
+    Or evaluate or predict only, as the options say. Raises TrainingError for what the user can correct,
+    and Preempted, on all ranks at one step.
+    """
+    began_s = time.perf_counter()
+    if options.predict is not None:
+        predict(options.predict, options, ranks, build=build)
+        return
+    try:
+        job = prepare(program, options, ranks, build=build)
+        train(job, make, began_s=began_s)
+    except tf.errors.ResourceExhaustedError:
+        option = "batch_per_rank"
+        raise out_of_memory(option, options.batch_per_rank, hint="") from None
+
+
+def train(job: Job, make: MakeDriver, *, began_s: float) -> None:
+    """Train and evaluate; writes the results."""
+    options, world, run_dir = job.options, job.ranks.world, job.ranks.run_dir
+    throughput = Throughput(num_warmup_steps=min(10, job.num_batches))
+    keeper = job.make_keeper()
+    position = keeper.restore(options.epochs)
+    if options.evaluate_only:
+        require_weights(job, position)
+    trackers = open_trackers(run_dir.outputs / "tensorboard", world, warn=warn)
+    profiler = Profiler(
+        run_dir,
+        device=job.device,
+        num_steps=options.profile if world.is_main else 0,
+        num_warmup_steps=min(10, job.num_batches),
+        say=say,
+    )
+    with (
+        contextlib.closing(keeper),
+        Metrics(
+            run_dir.metrics,
+            world,
+            after_step=position.step,
+            trackers=trackers,
+            main=MAIN_FIGURE,
+        ) as metrics,
+        profiler,
+    ):
+        progress = job.make_progress(metrics, throughput)
+        guard = Guard(job.ranks, keeper, on_loss=progress.on_loss, hint=options.hint)
+        driver = make(job, guard, throughput, profiler)
+        while True:
+            is_over = options.evaluate_only or position.epoch == options.epochs
+            if is_over or (position.epoch and not position.batch):
+                found = evaluate(job, position, guard, driver)
+                progress.on_epoch(position, found, split="val")
+            if is_over:
+                break
+            with throughput.training(), job.read_training(position) as reading:
+                position = driver.train_epoch(reading, position)
+                guard.settle()
+    write_results(
+        job,
+        found,
+        position=position,
+        throughput=throughput,
+        keeper=keeper,
+        began_s=began_s,
+    )
+
+
+def require_weights(job: Job, position: Position) -> None:
+    """Raise TrainingError where an evaluation would be of random weights."""
+    options = job.options
+    if not position.step and options.model is None and options.weights is None:
+        message = "--evaluate-only found no checkpoint, and no --model is given"
+        raise TrainingError(message, hint="--model FILE, or `launch rerun RUN --resume`")
+
+
+def evaluate(job: Job, position: Position, guard: Guard, driver: Driver) -> dict[str, float]:
+    """Give mean loss, top-1 and top-5 accuracy over the validation set, each picture once.
+
+    Corrupt ones are left out. Raises TrainingError where all are, or the loss is not finite.
+    """
+    average_statistics(job)
+    with job.read_validation() as reading:
+        own = driver.score(reading, position)
+    guard.settle()
+    sums = job.ranks.strategy.sum(tf.constant(own, tf.float64), "evaluation").numpy()
+    if not sums[3]:
+        message = f"none of the {job.data.num_val} pictures to evaluate on can be decoded"
+        raise TrainingError(message, hint="get the data set again")
+    loss, top1, top5 = (sums[:3] / sums[3]).tolist()
+    if not math.isfinite(loss):
+        message = "training has diverged: the loss of the validation set is not finite"
+        raise TrainingError(message, hint=job.options.hint)
+    return {"loss": loss, "top1": top1, "top5": top5}
+
+
+def average_statistics(job: Job) -> None:
+    """Give all ranks the mean of their batch statistics; a collective, for before an evaluation."""
+    own = rank_state(job.network)["buffers"]
+    if own.size and job.ranks.world.size > 1:
+        total = job.ranks.strategy.sum(tf.constant(own), "statistics").numpy()
+        write_statistics(job.network, total / np.float32(job.ranks.world.size))

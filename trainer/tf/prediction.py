@@ -1,0 +1,59 @@
+"""Predicts the classes of pictures by a saved model of TensorFlow or Keras."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import keras
+import tensorflow as tf
+
+from trainer.common.messages import say
+from trainer.common.model_about import read_about
+from trainer.data.pictures.crops import center_crop
+from trainer.data.pictures.predicted import Files, find_files, tell_classes, tell_rows
+from trainer.tf.job import Build, Options
+from trainer.tf.loader import Loader, num_workers
+from trainer.tf.model_file import load_model
+from trainer.tf.network import build_resnet50
+from trainer.tf.optimizer import set_precision
+from trainer.tf.strategy import Ranks, pick_device
+
+BATCH = 32
+
+
+def predict(place: Path, options: Options, ranks: Ranks, *, build: Build | None) -> None:
+    """Write the table of a file's or a folder's pictures, and draw the first ones, in `predictions`.
+
+    Raises TrainingError for a picture that cannot be decoded, and a model that cannot be read.
+    """
+    files = find_files(place)
+    folder = ranks.run_dir.output("predictions")
+    device = pick_device(options.device, ranks.world)
+    about = read_about(options.saved)
+    set_precision(options.precision)
+    network = (build or build_resnet50)(len(about.classes), about.image_size)
+    load_model(network, options.saved)
+    loader = Loader(
+        files,
+        batch=BATCH,
+        size=about.image_size,
+        num_workers=options.workers or num_workers(ranks.world, device),
+        device=device,
+    )
+    rows = tell_classes(files, shares_of(network, loader, files), about.classes, folder)
+    tell_rows(rows, files, folder, say=say)
+
+
+def shares_of(network: keras.Model, loader: Loader, files: Files) -> Iterator[Sequence[float]]:
+    """Yield the share of each class, of every file, cropped as in evaluation."""
+
+    @tf.function(autograph=False)
+    def shares(images: tf.Tensor) -> tf.Tensor:
+        return tf.nn.softmax(tf.cast(network(images, training=False), tf.float32))
+
+    number = len(files.paths)
+    order = [range(start, min(start + BATCH, number)) for start in range(0, number, BATCH)]
+    with loader.read(order, lambda _, *size: center_crop(*size)) as reading:
+        for samples, (images, _) in zip(order, reading.dataset, strict=False):
+            yield from shares(images).numpy()[: len(samples)].tolist()

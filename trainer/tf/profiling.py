@@ -1,0 +1,171 @@
+"""Profiles some steps of a training: a trace for chrome://tracing or Perfetto, and the dearest kernels."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import tensorflow as tf
+
+from trainer.common.errors import TrainingError
+from trainer.common.messages import warn
+from trainer.common.rundir import RunDir
+from trainer.common.whole_file import write_whole
+from trainer.tf.strategy import DeviceName
+
+NUM_KERNELS = 10
+# Planes of a profile that hold a device's own times, else those of the processor's threads.
+DEVICE_PLANE, HOST_PLANE = "/device:GPU", "/host:CPU"
+NODE = re.compile(r"[\w./-]+:(\w+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A piece of work: where it ran, its name, and its time in picoseconds."""
+
+    plane: str
+    line: str
+    name: str
+    begin_ps: int
+    duration_ps: int
+
+
+class Profiler:
+    """Profiles `num_steps` of rank 0 after a warm-up, and writes them to the output `profile`.
+
+    `step` is called after each step. Where the training ends before, what there is by then is written;
+    where it ends within the warm-up, that is told. A profile that cannot be written is told by a
+    warning; training goes on.
+    """
+
+    def __init__(
+        self,
+        run_dir: RunDir,
+        *,
+        device: DeviceName,
+        num_steps: int,
+        num_warmup_steps: int,
+        say: Callable[[str], None],
+    ) -> None:
+        self._run_dir = run_dir
+        self._device = device
+        self._num_steps = num_steps
+        self._num_warmup_steps = num_warmup_steps
+        self._say = say
+        self._seen = 0
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> Self:
+        """Give itself: there is always a step of warm-up, in which graphs are made."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End a profile that is under way."""
+        if self._num_steps and self._seen <= self._num_warmup_steps and error is None:
+            warn(f"no profile: it begins after {self._num_warmup_steps} steps of warm-up")
+        self._end()
+
+    def step(self) -> None:
+        """Count a step."""
+        self._seen += 1
+        if self._seen == self._num_warmup_steps + self._num_steps:
+            self._end()
+        if self._num_steps and self._seen == self._num_warmup_steps:
+            self._folder = tempfile.TemporaryDirectory()
+            tf.profiler.experimental.start(self._folder.name)
+
+    def _end(self) -> None:
+        folder, self._folder = self._folder, None
+        if folder is None:
+            return
+        tf.profiler.experimental.stop()
+        num_steps = self._seen - self._num_warmup_steps
+        steps = f"{num_steps} step{'s' if num_steps != 1 else ''}"
+        with folder as name:
+            events = list(read_events(Path(name)))
+        plane = DEVICE_PLANE if self._device == "cuda" else HOST_PLANE
+        try:
+            out = self._run_dir.output("profile")
+            write_whole(out / "trace.json", json.dumps(trace_of(events)).encode())
+            write_whole(out / "kernels.txt", f"{steps}\n{table_of(events, plane)}\n".encode())
+        except TrainingError as error:
+            warn(f"the profile could not be written: {error}")
+            return
+        self._say(f"profile of {steps}: {out / 'kernels.txt'}, trace.json")
+
+
+def read_events(folder: Path) -> Iterator[Event]:
+    """Yield the events that TensorFlow's profiler has written into this folder."""
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+    for path in folder.rglob("*.xplane.pb"):
+        space: Any = xplane_pb2.XSpace()
+        space.ParseFromString(path.read_bytes())
+        for plane in space.planes:
+            names = {key: each.name for key, each in plane.event_metadata.items()}
+            for line in plane.lines:
+                for event in line.events:
+                    yield Event(
+                        plane.name,
+                        line.name or str(line.id),
+                        names.get(event.metadata_id, ""),
+                        line.timestamp_ns * 1000 + event.offset_ps,
+                        event.duration_ps,
+                    )
+
+
+def trace_of(events: list[Event]) -> dict[str, object]:
+    """Give the events in the Trace Event Format, each line of a plane as a thread of a process."""
+    began_ps = min((event.begin_ps for event in events), default=0)
+    places: dict[tuple[str, str], tuple[int, int]] = {}
+    processes: dict[str, int] = {}
+    told: list[dict[str, object]] = []
+    for event in events:
+        process = processes.setdefault(event.plane, len(processes) + 1)
+        place = (event.plane, event.line)
+        if place not in places:
+            places[place] = (process, len(places) + 1)
+            for kind, name in (("process_name", event.plane), ("thread_name", event.line)):
+                about = {"ph": "M", "name": kind, "pid": process, "tid": places[place][1]}
+                told.append({**about, "args": {"name": name}})
+        told.append(
+            {
+                "ph": "X",
+                "name": event.name,
+                "pid": process,
+                "tid": places[place][1],
+                "ts": (event.begin_ps - began_ps) / 1e6,
+                "dur": event.duration_ps / 1e6,
+            }
+        )
+    return {"traceEvents": told, "displayTimeUnit": "ms"}
+
+
+def table_of(events: list[Event], plane: str) -> str:
+    """Give the dearest kernels of the planes whose names begin so: their time, calls and names.
+
+    A processor's kernels are operations of a graph, which bear `NODE:KIND`; calls of Python's and
+    TensorFlow's own are in the trace only.
+    """
+    spent: dict[str, list[int]] = defaultdict(list)
+    for event in events:
+        if event.plane.startswith(plane):
+            node = NODE.fullmatch(event.name)
+            if node or plane == DEVICE_PLANE:
+                spent[node[1] if node else event.name].append(event.duration_ps)
+    dearest = sorted(spent.items(), key=lambda each: -sum(each[1]))[:NUM_KERNELS]
+    rows = [f"{'total ms':>12} {'calls':>8}  kernel"]
+    rows += [f"{sum(times) / 1e9:12.3f} {len(times):8}  {name}" for name, times in dearest]
+    return "\n".join(rows)
