@@ -7,10 +7,10 @@ BARE = "$(or $(PYTHON),python3)" -m
 BIN = .venv/bin
 # Options of `make prove-azure`: docs/prove-azure.md.
 PROVE ?=
+# Options of `make bench`, as `--page training --rounds 3` (CONTRIBUTING.md); else every page.
+BENCH ?=
 # Whose mutants `make mutants` plants, by the beginnings of modules (jobs/rank infra); else all.
 MUTANTS ?=
-# The page of docs/benchmarks that `make bench` writes (foresight); else all.
-PAGE ?=
 
 # The Python of `make gpu`, with the pytorch image's packages and timm; else that of its runtime.
 GPU_PYTHON ?= $$($(BIN)/launch image path pytorch)
@@ -46,7 +46,7 @@ docs:
 
 bench: setup
 	@$(BARE) tests.environments.testbed
-	$(BIN)/python -m tests.bench $(if $(PAGE),--page $(PAGE))
+	$(BIN)/python -m tests.bench $(BENCH)
 
 faults: setup
 	@$(BARE) tests.environments.testbed

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
 from jobs.contracts.errors import EnvironmentFailure, ExitCode, LaunchError
-from jobs.engines.local.gpus import ON_THE_CPU, horovod_lacks_nccl
+from jobs.engines.local.gpus import horovod_lacks_nccl
 from jobs.host import console
 from jobs.host.cache import run_logged
 from jobs.host.gpus import DEVICES, count_gpus
@@ -48,8 +47,7 @@ def main(
             prepare(project, phases)
             raise_environment(project, phases)
             store_digits(project, phases)
-            job = job_words(project, devices)
-            run = train(project, phases, job)
+            run = train(project, phases, on_cpu=leaves_gpus(project, devices))
             show_report(project, run)
         except (LaunchError, OSError) as error:
             phases.say(explain(error))
@@ -58,7 +56,7 @@ def main(
             phases.say(f"interrupted; {AGAIN}")
             return ExitCode.INTERRUPTED
     console.out()
-    console.out(console.tree("What to type next", next_commands(run, job)))
+    console.out(console.tree("What to type next", next_commands(run)))
     return 0
 
 
@@ -80,25 +78,25 @@ def store_digits(project: Project, phases: Phases) -> None:
         call(project, log, "launch", "data", "push", folder, JOB, *STACK)
 
 
-def job_words(project: Project, devices: Path) -> list[str]:
-    """Build the job's words for `launch run`: on the CPU if its Horovod cannot use the GPUs here."""
+def leaves_gpus(project: Project, devices: Path) -> bool:
+    """Tell whether there are GPUs here that the job's Horovod cannot use, so that it trains without."""
     hides = count_gpus(devices) and horovod_lacks_nccl(runtime_python(IMAGE, project.root))
-    return [JOB, *(ON_THE_CPU if hides else ())]
+    return bool(hides)
 
 
-def train(project: Project, phases: Phases, job: Sequence[str]) -> str:
+def train(project: Project, phases: Phases, *, on_cpu: bool) -> str:
     """Train, or wait for the training that a killed demo started; gives the run's id."""
     log = project.log("demo-run")
     run = active_run(ask(project, log, "launch", "ls", "--all", "--json", *STACK))
     if run is not None:
         title = f"launch wait {run}: the training that was under way"
     else:
-        why = " (its Horovod has no NCCL, so the GPUs rest)" if job[1:] else ""
-        title = f"launch run {shlex.join(job)}: Horovod{why}"
+        why = " (its Horovod has no NCCL, so the GPUs rest)" if on_cpu else ""
+        title = f"launch run {JOB}: Horovod{why}"
     with phases.phase(title):
         if run is None:
             # Detached, so that it outlives this program from its first moment.
-            said = ask(project, log, "launch", "run", *job, "--yes", "--detach", *STACK)
+            said = ask(project, log, "launch", "run", JOB, "--yes", "--detach", *STACK)
             run = said.strip()
         hint = f"`launch logs {run}` has every line; `make demo` trains anew"
         call(project, log, "launch", "wait", run, *STACK, hint=hint)
@@ -121,7 +119,7 @@ def show_report(project: Project, run: str) -> None:
         raise EnvironmentFailure(message, hint=AGAIN)
 
 
-def next_commands(run: str, job: Sequence[str]) -> list[tuple[str, str]]:
+def next_commands(run: str) -> list[tuple[str, str]]:
     """List what to do with a trained model and an environment that is up."""
     return [
         ("its curves, logs and pictures in the browser", ".venv/bin/launch ui"),
@@ -131,7 +129,7 @@ def next_commands(run: str, job: Sequence[str]) -> list[tuple[str, str]]:
         ("the model and the pictures", f"launch fetch {run}"),
         (
             "the same training on one process",
-            f"launch run {shlex.join(job)} --processes-per-node 1",
+            f"launch run {JOB} --processes-per-node 1",
         ),
         ("a job of your own", "launch run my-job.yaml   # see README.md"),
         ("end the environment", "pulumi destroy -s local"),

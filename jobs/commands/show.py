@@ -66,6 +66,7 @@ def show(
         *costs,
         *places,
         *(each for each in made if each not in places),
+        *(("note", note) for note in record.plan.notes),
     ]
     if made:
         told.append(fetch_command(status, words))

@@ -25,12 +25,16 @@ _SPLITS = ("test_", "val_", "valid_", "validation_", "eval_", "dev_", "train_")
 
 
 class Figures(Struct, frozen=True, kw_only=True):
-    """The final figures; None where the run does not tell. A rate is that of all ranks."""
+    """The final figures; None where the run does not tell. A rate is that of all ranks.
+
+    `data_wait_s` is the mean over the steps of rank 0's wait for its batch.
+    """
 
     epochs: float | None
     test_accuracy: float | None
     test_loss: float | None
     images_per_s: float | None
+    data_wait_s: float | None = None
     main: Figure | None
 
 
@@ -115,8 +119,16 @@ def _figures(
         test_accuracy=number_of(summary.get("test_accuracy", last.get(("test", "accuracy")))),
         test_loss=number_of(summary.get("test_loss", last.get(("test", "loss")))),
         images_per_s=number_of(summary.get("images_per_s", last.get(("train", "images_per_s")))),
+        data_wait_s=number_of(summary.get("data_wait_s", _mean_wait_s(curves))),
         main=metrics[0] if metrics else None,
     )
+
+
+def _mean_wait_s(curves: Sequence[Curve]) -> float | None:
+    """Average what the program logged of its waits; each point is the mean of equally many steps."""
+    name = ("train", "data_wait_s")
+    waits = [value for each in curves if (each.split, each.name) == name for value in each.values]
+    return sum(waits) / len(waits) if waits else None
 
 
 def number_of(value: Any) -> float | None:

@@ -46,6 +46,7 @@ def report_table(reports: Sequence[RunReport], ids: Mapping[str, str]) -> str:
         *(column for label in mains for column in _main_columns(label, reports, mains[0])),
         *(_Column(each.upper(), _last(each, reports), 5) for each in losses),
         _Column("IMAGES/S", [_text(each.figures.images_per_s, ",.0f") for each in reports], 0),
+        _Column("DATA WAIT", [_wait(each) for each in reports], -1),
         _Column("TIME", [_time(each) for each in reports], 3),
     ]
     # Programs that tell neither epochs nor a rate have no such columns.
@@ -111,6 +112,11 @@ def _found(label: str, reports: Sequence[RunReport]) -> list[Figure | None]:
 
 def _text(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
+
+
+def _wait(report: RunReport) -> str:
+    wait_s = report.figures.data_wait_s
+    return "-" if wait_s is None else f"{wait_s * 1000:,.1f} ms"
 
 
 def _time(report: RunReport) -> str:

@@ -12,6 +12,7 @@ from tests.bench.azure_submits import submit_rows
 from tests.bench.beside import exec_rows, stacks_rows
 from tests.bench.elsewhere import elsewhere_rows
 from tests.bench.extraction import extraction_rows
+from tests.bench.first_step import first_step_rows
 from tests.bench.foresight import foresight_rows
 from tests.bench.launches import launch_rows
 from tests.bench.listing import listing_rows
@@ -67,6 +68,7 @@ PAGES = {
     "training": Page(
         title="Training: steps, ranks, transfer learning",
         benchmarks={
+            "first_step": first_step_rows,
             "mnist": mnist_rows,
             "tax": tax_rows,
             "scaling": scaling_rows,
@@ -75,6 +77,9 @@ PAGES = {
             "tensorflow": tensorflow_rows,
         },
         notes=(
+            "- First step: CPU seconds (user and system) of the whole process, which ends there; the "
+            "bare script imports torch, and torchvision where it takes the network from it, and "
+            "makes the same data, network, optimizer and step. The ratio is the median of the rounds'.",
             "- MNIST: 10,000 made pictures, under torchrun. The peer reads each picture by itself "
             "(PIL, ToTensor, Normalize), as PyTorch's examples do; both leave the warm-up out.",
             "- Steps under Horovod and with agreement: steps of both kinds in turn in one process.",

@@ -167,6 +167,26 @@ def test_a_catalog_job_names_itself_and_an_image_of_this_project(name):
     assert job.image in images.list_images(project_root())
 
 
+def test_every_pytorch_job_of_horovod_has_a_twin_of_ddp():
+    """Its twin differs in the launcher and the strategy, and in nothing else that a job says."""
+    twins = [name for name in catalog_names() if name.endswith("-ddp")]
+    jobs = {name: load_job(name).job for name in catalog_names()}
+    by_horovod = [
+        name for name, job in jobs.items() if job.image == "pytorch" and job.launcher == "horovod"
+    ]
+    assert twins == sorted(f"{name}-ddp" for name in by_horovod)
+    for name in by_horovod:
+        job = jobs[name]
+        twin = msgspec.structs.replace(
+            job,
+            name=f"{name}-ddp",
+            description=jobs[f"{name}-ddp"].description,
+            launcher="torch",
+            args=job.args | {"strategy": "ddp"},
+        )
+        assert jobs[f"{name}-ddp"] == twin
+
+
 @cache
 def ask_programs(image):
     """What an image's programs say to the arguments of their jobs, by job, and their flags."""

@@ -32,6 +32,7 @@ class Throughput:
         self._num_steps = self._num_samples = 0
         self._parts: dict[str, float] = {}
         self._told_steps = 0
+        self._waited_s: float | None = None
         self._steps_s = 0.0
         self._stepped_s: float | None = None  # when the last step of a `training` block ended
         self._also: Callable[[], Mapping[str, float]] = dict
@@ -51,7 +52,9 @@ class Throughput:
         """Time the wait for the next batch; does not wait for the device."""
         began_s = self._clock()
         yield
-        self._add("data_wait_s", self._clock() - began_s)
+        waited_s = self._clock() - began_s
+        self._waited_s = (self._waited_s or 0.0) + waited_s
+        self._add("data_wait_s", waited_s)
 
     def add_host(self, seconds: float) -> None:
         """Count what the host did for a step while the device had nothing of it to do."""
@@ -103,6 +106,13 @@ class Throughput:
         """The rate inside a `training` block, without waiting for the device; for progress lines."""
         seconds = self._seconds + self._clock() - self._began
         return self._samples / seconds if self._samples and seconds > 0 else None
+
+    @property
+    def data_wait_s(self) -> float | None:
+        """Mean seconds of a step's wait for its batch, the warm-up's included; None where none was timed."""
+        if self._waited_s is None or not self._num_steps:
+            return None
+        return self._waited_s / self._num_steps
 
     @property
     def samples_per_step(self) -> float | None:

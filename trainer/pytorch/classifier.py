@@ -56,6 +56,7 @@ RECIPES: dict[RecipeName, Sequence[str]] = {
     "goyal": (
         *("--optimizer", "sgd", "--lr", "0.1", "--momentum", "0.9", "--weight-decay", "1e-4"),
         *("--schedule", "step", "--warmup-epochs", "5", "--epochs", "90"),
+        *("--label-smoothing", "0"),
     ),
     "a3": (
         *("--optimizer", "lamb", "--lr", "0.001", "--weight-decay", "0.02", "--loss", "bce"),

@@ -19,7 +19,6 @@ from typing import Protocol
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torchvision.io import ImageReadMode, decode_image
 
 from trainer.common.errors import TrainingError
 from trainer.common.world import World
@@ -291,6 +290,9 @@ class Noise:
 
 def decode(data: bytes, name: Callable[[], str]) -> Tensor:
     """Decode a JPEG or PNG to 3 x height x width bytes; raises TrainingError for what is none."""
+    # Half a second of imports, which a program without files to decode does without.
+    from torchvision.io import ImageReadMode, decode_image
+
     require_decodable(data, name())
     try:
         # A copy, since a tensor over immutable bytes would be written through.

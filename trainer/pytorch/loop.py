@@ -256,6 +256,7 @@ def run(task: Task[OptionsT, B]) -> None:
             "seed": options.seed,
             "parameters": sum(each.numel() for each in training.result.parameters()),
             "images_per_s": training.throughput.samples_per_s,
+            "data_wait_s": training.throughput.data_wait_s,
             **task.summary(),
             **{f"{split}_{name}": value for name, value in figures.items()},
         },

@@ -13,8 +13,9 @@ from __future__ import annotations
 import math
 import sys
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice, tee
 from pathlib import Path
 from typing import Annotated
 
@@ -44,6 +45,8 @@ SYNTHETIC = "synthetic"
 NUM_CLASSES, NUM_TOP = 10, 5
 SIDE = 28
 EVALUATION_BATCH = 1024  # of all ranks together
+# Batches whose pictures are picked at once: one call for many rows costs little more than for few.
+BATCHES_AT_ONCE = 8
 # Mean and standard deviation of MNIST's training pixels, as its examples use them.
 PIXEL_MEAN, PIXEL_STD = 0.1307, 0.3081
 
@@ -73,16 +76,20 @@ class Options(TorchOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """Pictures (N x 1 x 28 x 28, bytes) and labels (N) of one split, on the device."""
+    """Pictures (N x 1 x 28 x 28, normalised floats) and labels (N) of one split, on the device."""
 
     images: Tensor
     labels: Tensor
 
-    def batch(self, rows: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Give the rows as normalised floats, and their labels."""
-        picked = send(torch.tensor(rows, dtype=torch.long), self.labels.device)
-        pixels = self.images[picked].to(torch.float32).div_(255)
-        return pixels.sub_(PIXEL_MEAN).div_(PIXEL_STD), self.labels[picked]
+    def batches(self, rows: Iterable[Sequence[int]]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the pictures and labels of each batch's rows, picked for many batches at once."""
+        left = iter(rows)
+        while block := list(islice(left, BATCHES_AT_ONCE)):
+            picked = torch.tensor([row for batch in block for row in batch], dtype=torch.long)
+            picked = send(picked, self.labels.device)
+            sizes = [len(batch) for batch in block]
+            images = self.images.index_select(0, picked).split(sizes)
+            yield from zip(images, self.labels.index_select(0, picked).split(sizes), strict=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -136,16 +143,17 @@ class Digits(Task[Options, tuple[Tensor, Tensor]]):
 
     def batches(self, position: Position) -> Iterator[Part[tuple[Tensor, Tensor]]]:
         """Yield this rank's pictures and labels of each batch that is left of the epoch."""
-        batches = shuffled_batches(
+        order = shuffled_batches(
             len(self.training.labels),
             self.options.batch_size,
             seed=self.options.seed,
             epoch=position.epoch + 1,
             first=position.batch,
         )
-        for batch in batches:
-            mine = shard(batch, self.ranks.world)
-            yield Part(batch=self.training.batch(mine), samples=mine, num_samples=len(batch))
+        wanted, told = tee((shard(batch, self.ranks.world), len(batch)) for batch in order)
+        pictures = self.training.batches(mine for mine, _ in wanted)
+        for (mine, num_samples), batch in zip(told, pictures, strict=True):
+            yield Part(batch=batch, samples=mine, num_samples=num_samples)
 
     def loss(self, model: nn.Module, part: Part[tuple[Tensor, Tensor]]) -> Loss:
         """Compute the cross entropy; the ranks' parts of a batch may differ in size by one."""
@@ -162,9 +170,10 @@ class Digits(Task[Options, tuple[Tensor, Tensor]]):
         # Losses, right ones, in the top 5.
         totals = torch.zeros(3, dtype=torch.float64, device=self.device)
         num_images = len(self.testing.labels)
-        for start in range(0, num_images, EVALUATION_BATCH):
-            batch = list(range(start, min(start + EVALUATION_BATCH, num_images)))
-            images, labels = self.testing.batch(shard(batch, self.ranks.world))
+        starts = range(0, num_images, EVALUATION_BATCH)
+        batches = (range(start, min(start + EVALUATION_BATCH, num_images)) for start in starts)
+        mine = (shard(list(batch), self.ranks.world) for batch in batches)
+        for images, labels in self.testing.batches(mine):
             with autocast(self.options.precision, self.device):
                 scores = part(images).float()
             totals[0] += functional.cross_entropy(scores, labels, reduction="sum")
@@ -200,9 +209,8 @@ class Digits(Task[Options, tuple[Tensor, Tensor]]):
             pixels = torch.frombuffer(
                 bytearray(picture.resize((SIDE, SIDE)).tobytes()), dtype=torch.uint8
             )
-            images = pixels.view(1, 1, SIDE, SIDE).to(self.device)
-            only, _ = Split(images=images, labels=torch.zeros(1, device=self.device)).batch([0])
-            yield network(only).float().softmax(dim=1)[0].cpu()
+            images = normalised(pixels.view(1, 1, SIDE, SIDE).to(self.device))
+            yield network(images).float().softmax(dim=1)[0].cpu()
 
     def summary(self) -> dict[str, object]:
         """Give the sizes of batch and sets."""
@@ -259,9 +267,14 @@ def load_split(folder: Path, prefix: str, device: torch.device) -> Split:
     images = torch.frombuffer(bytearray(pixels), dtype=torch.uint8)
     labels = torch.frombuffer(bytearray(classes), dtype=torch.uint8)
     return Split(
-        images=images.view(num_images, 1, SIDE, SIDE).to(device),
+        images=normalised(images.view(num_images, 1, SIDE, SIDE).to(device)),
         labels=labels.to(device, torch.long),
     )
+
+
+def normalised(images: Tensor) -> Tensor:
+    """Give bytes as floats whose mean and standard deviation are those of MNIST's pixels."""
+    return images.to(torch.float32).div_(255).sub_(PIXEL_MEAN).div_(PIXEL_STD)
 
 
 if __name__ == "__main__":

@@ -5,16 +5,17 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from torch import Tensor, nn
-from torchvision import models
-from torchvision.models import ResNet, get_model, list_models
 
 from trainer.common.errors import TrainingError
 from trainer.data.prepare.published import WEIGHTS
 from trainer.data.prepare.weights import by_hand, weights_name
 from trainer.pytorch.state import load_weights
+
+if TYPE_CHECKING:  # programs whose network is their own train without torchvision
+    from torchvision.models import ResNet
 
 NetworkName = Literal["resnet18", "resnet34", "resnet50", "resnet101", "resnet152"]
 SUFFIXES = (".pth", ".safetensors")
@@ -28,6 +29,8 @@ def build_resnet(name: NetworkName, num_classes: int) -> ResNet:
     Source: He et al. 2015, arXiv 1512.03385 (with the stride in the 3x3 convolution); Goyal et al.
     2017, arXiv 1706.02677 (the last batch norm of a block starts at 0).
     """
+    from torchvision.models import get_model
+
     return get_model(name, weights=None, num_classes=num_classes, zero_init_residual=True)
 
 
@@ -36,13 +39,15 @@ def build_network(name: str, num_classes: int, image_size: int) -> nn.Module:
 
     Raises TrainingError where neither has one of this name.
     """
+    from torchvision import models
+
     if name in get_args(NetworkName):
         return build_resnet(cast("NetworkName", name), num_classes)
-    if name in list_models(models):
+    if name in models.list_models(models):
         # Networks whose training has outputs beside the scores; transformers are for one size.
         plain = {"aux_logits": False} if name in ("googlenet", "inception_v3") else {}
         sized = {"image_size": image_size} if name.startswith("vit_") else {}
-        return get_model(name, weights=None, num_classes=num_classes, **plain, **sized)
+        return models.get_model(name, weights=None, num_classes=num_classes, **plain, **sized)
     try:
         import timm
     except ImportError:
@@ -51,7 +56,7 @@ def build_network(name: str, num_classes: int, image_size: int) -> nn.Module:
         if timm.is_model(name):
             return timm.create_model(name, num_classes=num_classes)
         where = "torchvision or timm has"
-    near = difflib.get_close_matches(name, list_models(models), n=1)
+    near = difflib.get_close_matches(name, models.list_models(models), n=1)
     message = f"--network {name} is no classifier that {where}"
     raise TrainingError(message, hint=f"--network {near[0] if near else 'resnet50'}")
 

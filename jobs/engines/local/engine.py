@@ -34,7 +34,7 @@ from jobs.engines.local.containers import (
     notes_on_containers,
     remove_orphans,
 )
-from jobs.engines.local.gpus import refuse_horovod_without_nccl
+from jobs.engines.local.devices import ON_THE_CPU, why_on_the_cpu
 from jobs.engines.local.launchers import gang_request, read_request
 from jobs.engines.local.layers import find_pip, layer_folder, make_layer
 from jobs.engines.local.loopback import rank_library, why_unguarded
@@ -88,7 +88,10 @@ class LocalEngine:
         return LocalRemoval(self.store)
 
     def plan(self, spec: JobSpec) -> Plan:
-        """Give the request that the gang's supervisor will read; see `Engine.plan`."""
+        """Give the request that the gang's supervisor will read; see `Engine.plan`.
+
+        Raises Refused for a job that wants GPUs which its Horovod cannot use.
+        """
         cluster = require_cluster(self.environment, spec.cluster)
         request = gang_request(spec, cluster)
         is_useless = spec.retry.max > 0 and "preemption" not in spec.retry.on
@@ -102,7 +105,28 @@ class LocalEngine:
         elif unguarded := why_unguarded(spec.launcher, os.environ):
             notes.append(unguarded)
         encoded = msgspec.Raw(msgspec.json.encode(request))
-        return Plan(engine="local", spec=spec, request=encoded, notes=tuple(notes))
+        plan = Plan(engine="local", spec=spec, request=encoded, notes=tuple(notes))
+        return plan if request.container is not None else self._with_its_devices(plan)
+
+    def _with_its_devices(self, plan: Plan) -> Plan:
+        """Hide the GPUs from ranks that could not use them, and note it; else give the plan back."""
+        from jobs.jobfile.read import catalog_names
+
+        num_gpus = self._num_gpus()
+        if not num_gpus:
+            return plan
+        try:
+            interpreter = self._runtime(plan.spec.image)
+        except LaunchError:  # starting the run will say it
+            return plan
+        inherited = inherited_environment(os.environ)
+        note = why_on_the_cpu(plan.spec, inherited, interpreter, catalog_names(), num_gpus=num_gpus)
+        if note is None or note in plan.notes:
+            return plan
+        request = read_request(plan)
+        hidden = msgspec.structs.replace(request, env={**request.env, **ON_THE_CPU})
+        encoded = msgspec.Raw(msgspec.json.encode(hidden))
+        return msgspec.structs.replace(plan, request=encoded, notes=(*plan.notes, note))
 
     def image_reference(self, image: str) -> str:
         """Give the stack's reference for an image; else the image: a folder's name, or a reference."""
@@ -168,10 +192,7 @@ class LocalEngine:
             return self._submit_in_containers(plan, secrets)
         interpreter = self._runtime(plan.spec.image)
         rank_library(plan.spec.launcher, os.environ, console.warn)
-        env = inherited_environment(os.environ) | plan.spec.env
-        refuse_horovod_without_nccl(
-            plan.spec.launcher, plan.spec.image, env, interpreter, num_gpus=self._num_gpus()
-        )
+        plan = self._with_its_devices(plan)
         handover = Handover(
             interpreter=str(interpreter),
             environment=self.environment,

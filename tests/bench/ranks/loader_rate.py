@@ -1,6 +1,7 @@
 """Loads the training pictures of a folder three times as one loader does; prints its images/s.
 
-loader_rate.py ours FOLDER          Trainyard's, from class folders or packed shards
+loader_rate.py library FOLDER       Trainyard's, from class folders or packed shards
+loader_rate.py fast FOLDER          the same with --decoder fast
 loader_rate.py imagefolder FOLDER   torchvision's ImageFolder and PyTorch's DataLoader
 loader_rate.py webdataset FOLDER    webdataset from the tar shards of a packed folder
 loader_rate.py streaming FOLDER     mosaicml-streaming; writes its own shards to FOLDER first
@@ -23,18 +24,28 @@ from typing import Any
 BATCH, SIZE, NUM_WORKERS, NUM_PASSES = 64, 224, 2, 3
 
 
-def ours(folder: Path) -> Iterator[int]:
+def library(folder: Path) -> Iterator[int]:
     """Give the size of each batch when it is there, as all of these do."""
+    return ours(folder, is_fast=False)
+
+
+def fast(folder: Path) -> Iterator[int]:
+    return ours(folder, is_fast=True)
+
+
+def ours(folder: Path, *, is_fast: bool) -> Iterator[int]:
     import torch
 
     from trainer.common.sharding import shuffled_batches
     from trainer.data.pictures.crops import Crop, picture_rng, random_crop
+    from trainer.data.pictures.jpeg_crop import open_cropper
     from trainer.data.pictures.splits import open_pictures
     from trainer.pytorch.loader import DecodingThreads, Loader
 
     pictures = open_pictures(folder, "train")
     threads = DecodingThreads(NUM_WORKERS)
-    loader = Loader(pictures, torch.device("cpu"), size=SIZE, threads=threads)
+    cropper = open_cropper() if is_fast else None
+    loader = Loader(pictures, torch.device("cpu"), size=SIZE, threads=threads, cropper=cropper)
 
     def crop_of(epoch: int, index: int, width: int, height: int) -> Crop:
         return random_crop(width, height, picture_rng(1, epoch, index))
@@ -148,7 +159,7 @@ def simplejpeg(folder: Path) -> Iterator[int]:
 
 def main() -> None:
     kind, folder = sys.argv[1], Path(sys.argv[2])
-    kinds = (ours, imagefolder, webdataset, streaming, simplejpeg)
+    kinds = (library, fast, imagefolder, webdataset, streaming, simplejpeg)
     batches = {each.__name__: each for each in kinds}[kind](folder)
     # Imports, indices and the start of workers are not the rate.
     next(batches)

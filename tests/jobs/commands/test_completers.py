@@ -97,7 +97,7 @@ def test_jobs_of_the_catalog_and_job_files_are_offered(launching):
     launching.write_job("", "sub/job.yaml")
     launching.write_job("", "sub/train.py")
     launching.write_job("", "train.py")
-    assert complete(launching, "launch run dig") == ["digits", "digest.yaml"]
+    assert complete(launching, "launch run dig") == ["digits", "digits-ddp", "digest.yaml"]
     everything = [*catalog_names(), "digest.yaml", "other.yml", "train.py", "sub/"]
     assert complete(launching, "launch run ") == everything
     assert complete(launching, "launch plan sub/") == ["sub/job.yaml", "sub/train.py"]
@@ -304,14 +304,14 @@ def test_a_shell_gets_its_script(launching, shell):
 @pytest.mark.parametrize(
     ("shell", "offered"),
     [
-        ("bash", "digits"),
-        ("zsh", """_arguments '*: :(("digits":"from the catalog"))'"""),
-        ("fish", "digits\tfrom the catalog"),
-        ("powershell", "digits:::from the catalog"),
+        ("bash", "nccl-check"),
+        ("zsh", """_arguments '*: :(("nccl-check":"from the catalog"))'"""),
+        ("fish", "nccl-check\tfrom the catalog"),
+        ("powershell", "nccl-check:::from the catalog"),
     ],
 )
 def test_each_shell_is_answered_in_its_own_way(launching, shell, offered):
-    assert press_tab("launch run dig", shell, cwd=launching.folder) == offered
+    assert press_tab("launch run ncc", shell, cwd=launching.folder) == offered
 
 
 def test_an_instruction_other_than_to_complete_starts_nothing(launching):

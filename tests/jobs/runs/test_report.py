@@ -215,6 +215,24 @@ class TestRows:
             *("lr=0.1", "completed", "2", "-", "-", "-", "41.0000", "40.5000", "-", "-", "42", "s"),
         ]
 
+    def test_the_wait_for_data_is_the_summarys_else_the_mean_of_what_was_logged(self, tmp_path):
+        told = make_run(tmp_path, 1, summary={"data_wait_s": 0.25})
+        logged, neither = make_run(tmp_path, 2), make_run(tmp_path, 3)
+        for run_dir in (told, logged):
+            with (run_dir / "metrics.jsonl").open("a") as file:
+                for step, wait_s in ((10, 0.001), (20, 0.002)):
+                    line = {"step": step, "split": "train", "name": "data_wait_s", "value": wait_s}
+                    file.write(json.dumps(line) + "\n")
+        reports = [read_report(each) for each in (told, logged, neither)]
+        assert [each.figures.data_wait_s for each in reports] == [0.25, 0.0015, None]
+        header, *rows = table(*reports)
+        assert header[-4:] == ["IMAGES/S", "DATA", "WAIT", "TIME"]
+        assert [row[9:] for row in rows] == [
+            ["250.0", "ms", "42", "s"],
+            ["1.5", "ms", "42", "s"],
+            ["-", "42", "s"],
+        ]
+
     def test_a_failed_run_says_why(self, tmp_path):
         run_dir = make_run(tmp_path, state=RunState.FAILED, exit_code=3)
         fail(run_dir)
@@ -256,6 +274,7 @@ class TestRows:
                 "test_accuracy": 0.9,
                 "test_loss": 0.5,
                 "images_per_s": 1000.4,
+                "data_wait_s": None,
                 "main": msgspec.to_builtins(MAIN),
             },
             "metrics": [msgspec.to_builtins(each) for each in report.metrics],

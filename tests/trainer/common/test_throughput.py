@@ -84,6 +84,7 @@ def test_the_parts_of_a_step_are_those_since_they_were_asked_for():
         clock.now += 0.5
     throughput.step(64)
     assert throughput.take_parts() == {"data_wait_s": 0.5}
+    assert throughput.data_wait_s == 1.5
 
 
 def test_a_whole_step_is_told_beside_its_parts_without_what_lies_between():
@@ -110,5 +111,6 @@ def test_parts_that_others_time_are_told_with_the_step():
 
 def test_a_program_that_times_no_part_tells_none():
     throughput = Throughput(num_warmup_steps=0)
+    assert throughput.data_wait_s is None
     throughput.step(64)
     assert throughput.take_parts() == {}

@@ -1,4 +1,4 @@
-"""GPUs are counted, and a Horovod that cannot use them is refused before anything starts."""
+"""GPUs are counted, and left alone by a job whose Horovod cannot use them; its plan and run say so."""
 
 from __future__ import annotations
 
@@ -6,14 +6,47 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from jobs.contracts.errors import ExitCode, Refused
+from jobs.contracts.errors import EnvironmentFailure, ExitCode, Refused
+from jobs.contracts.spec import JobSpec, Plan
+from jobs.engines.local import engine as local_engine
 from jobs.engines.local.engine import LocalEngine
-from jobs.engines.local.gpus import refuse_horovod_without_nccl
+from jobs.engines.local.launchers import read_request
 from jobs.host.gpus import count_gpus
+from jobs.jobfile.read import catalog_names, load_job
+from tests.contract.test_catalog import resolved
 from tests.fakes.gangs import make_environment, make_spec
 from tests.fakes.runtimes import make_runtime
+
+WITHOUT, WITH = b"..horovod_nccl_built..", b"..ncclAllReduce.."
+HINT = "launcher: torch (DDP uses NCCL), or leave out {} to train on the CPU"
+NOTE = (
+    "trains on the CPU: the Horovod of `test` has no NCCL, so the 2 GPUs here rest; "
+    "launcher: torch uses them by DDP"
+)
+
+
+def make_engine(tmp_path: Path, library: bytes, *, num_gpus: int = 2) -> LocalEngine:
+    """An engine on a machine with so many device files of GPUs."""
+    devices = tmp_path / "dev"
+    devices.mkdir()
+    for number in range(num_gpus):
+        (devices / f"nvidia{number}").touch()
+    python = make_runtime(tmp_path / "runtime", library)
+    environment = make_environment(tmp_path / "workspace")
+    return LocalEngine(environment, runtime=lambda _: python, num_gpus=lambda: count_gpus(devices))
+
+
+def told_of_devices(plan: Plan) -> tuple[str | None, tuple[str, ...]]:
+    """What the ranks' environment says of GPUs, and what the plan notes of them."""
+    notes = tuple(note for note in plan.notes if "GPU" in note)
+    return read_request(plan).env.get("CUDA_VISIBLE_DEVICES"), notes
+
+
+def job(launcher: str = "horovod", *words: str, **env: str) -> JobSpec:
+    return make_spec(["python", "train.py", *words], launcher=launcher, env=env)
 
 
 def test_gpus_are_counted_by_their_device_files(tmp_path: Path) -> None:
@@ -24,62 +57,110 @@ def test_gpus_are_counted_by_their_device_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("launcher", ["horovod", "mpi"])
-def test_horovod_without_nccl_is_refused_where_there_are_gpus(
+def test_a_job_whose_horovod_lacks_nccl_trains_on_the_cpu_and_says_so(
     tmp_path: Path, launcher: str
 ) -> None:
-    python = make_runtime(tmp_path, b"..horovod_nccl_built..")
-    with pytest.raises(Refused) as caught:
-        refuse_horovod_without_nccl(launcher, "pytorch", {}, python, num_gpus=2)
-    assert caught.value.message == (
-        "this machine has 2 GPUs, and the Horovod of `pytorch` has no NCCL"
-    )
-    assert caught.value.hint == (
-        "launcher: torch (DDP uses NCCL), or on the CPU: --set env.CUDA_VISIBLE_DEVICES=-1"
-    )
+    plan = make_engine(tmp_path, WITHOUT).plan(job(launcher))
+    assert told_of_devices(plan) == ("-1", (NOTE,))
+    assert plan.spec.env == {}  # a later run, with another Horovod, uses the GPUs
 
 
 @pytest.mark.parametrize(
     ("library", "num_gpus", "launcher", "env"),
     [
-        (b"ncclAllReduce", 2, "horovod", {}),
-        (b"", 0, "horovod", {}),
-        (b"", 2, "torch", {}),
-        (b"", 2, "horovod", {"CUDA_VISIBLE_DEVICES": "-1"}),
-        (b"", 2, "horovod", {"CUDA_VISIBLE_DEVICES": ""}),
+        (WITH, 2, "horovod", {}),
+        (WITHOUT, 0, "horovod", {}),
+        (WITHOUT, 2, "torch", {}),
+        (WITHOUT, 2, "horovod", {"CUDA_VISIBLE_DEVICES": "-1"}),
+        (WITHOUT, 2, "horovod", {"CUDA_VISIBLE_DEVICES": ""}),
     ],
     ids=["with NCCL", "no GPU", "DDP", "hidden", "none visible"],
 )
-def test_horovod_is_accepted(
+def test_other_jobs_are_planned_as_they_are(
     tmp_path: Path, library: bytes, num_gpus: int, launcher: str, env: dict[str, str]
 ) -> None:
-    python = make_runtime(tmp_path, library)
-    refuse_horovod_without_nccl(launcher, "pytorch", env, python, num_gpus=num_gpus)
+    engine = make_engine(tmp_path, library, num_gpus=num_gpus)
+    expected = (env.get("CUDA_VISIBLE_DEVICES"), ())
+    assert told_of_devices(engine.plan(job(launcher, **env))) == expected
 
 
-@pytest.mark.parametrize("hidden_by", ["job", "shell"])
-def test_a_job_whose_gpus_are_hidden_is_submitted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hidden_by: str
+def test_gpus_that_the_shell_hides_are_not_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    python = make_runtime(tmp_path / "runtime", b"")
-    submitted: list[Any] = []
-    monkeypatch.setattr(
-        "jobs.engines.local.engine.submit_run", lambda *given, **_: submitted.append(given)
-    )
-    env = {"CUDA_VISIBLE_DEVICES": "-1"}
-    if hidden_by == "shell":
-        monkeypatch.setenv(*env.popitem())
-    environment = make_environment(tmp_path / "workspace")
-    engine = LocalEngine(environment, runtime=lambda _: python, num_gpus=lambda: 1)
-    engine.submit(engine.plan(make_spec(["python"], launcher="horovod", env=env)), {})
-    assert len(submitted) == 1
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    assert told_of_devices(make_engine(tmp_path, WITHOUT).plan(job())) == (None, ())
 
 
-def test_refused_job_leaves_no_run(tmp_path: Path) -> None:
-    python = make_runtime(tmp_path / "runtime", b"")
-    environment = make_environment(tmp_path / "workspace")
-    engine = LocalEngine(environment, runtime=lambda _: python, num_gpus=lambda: 1)
-    plan = engine.plan(make_spec(["python", "train.py"], launcher="horovod"))
+@pytest.mark.parametrize(
+    ("words", "env", "asked"),
+    [
+        (("--device", "cuda"), {}, "`--device cuda`"),
+        (("--device=cuda",), {}, "`--device cuda`"),
+        ((), {"CUDA_VISIBLE_DEVICES": "0,1"}, "`env: CUDA_VISIBLE_DEVICES`"),
+    ],
+)
+def test_a_job_that_asks_for_gpus_is_refused_and_leaves_no_run(
+    tmp_path: Path, words: tuple[str, ...], env: dict[str, str], asked: str
+) -> None:
+    engine = make_engine(tmp_path, WITHOUT)
     with pytest.raises(Refused) as caught:
-        engine.submit(plan, {})
+        engine.plan(job("horovod", *words, **env))
+    assert caught.value.message == (
+        "this machine has 2 GPUs, and the Horovod of `test` has no NCCL"
+    )
+    assert caught.value.hint == HINT.format(asked)
     assert caught.value.exit_code == ExitCode.REFUSED
     assert not os.path.lexists(tmp_path / "workspace")
+
+
+def test_a_job_of_the_catalog_that_asks_for_gpus_is_told_its_twin(tmp_path: Path) -> None:
+    spec, _ = resolved("digits", nodes=1, processes=2)
+    asking = {"CUDA_VISIBLE_DEVICES": "0"}
+    with pytest.raises(Refused) as caught:
+        make_engine(tmp_path, WITHOUT).plan(msgspec.structs.replace(spec, env=asking))
+    assert caught.value.hint == (
+        "launch run digits-ddp (DDP uses NCCL), "
+        "or leave out `env: CUDA_VISIBLE_DEVICES` to train on the CPU"
+    )
+
+
+@pytest.mark.parametrize("name", catalog_names())
+def test_every_job_of_the_catalog_is_planned_on_a_machine_with_gpus(
+    tmp_path: Path, name: str
+) -> None:
+    spec, _ = resolved(name, nodes=1, processes=2)
+    visible, notes = told_of_devices(make_engine(tmp_path, WITHOUT).plan(spec))
+    is_horovod = load_job(name).job.launcher == "horovod"
+    assert (visible, len(notes)) == (("-1", 1) if is_horovod else (None, 0))
+
+
+def submitted_plans(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch, plan: Plan) -> list[Plan]:
+    """Submit the plan; gives what was put on disk."""
+    found: list[Any] = []
+    monkeypatch.setattr(local_engine, "submit_run", lambda _, plan, *__, **___: found.append(plan))
+    engine.submit(plan, {})
+    return found
+
+
+def test_the_run_is_recorded_with_the_note_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine(tmp_path, WITHOUT)
+    plan = engine.plan(job())
+    assert submitted_plans(engine, monkeypatch, plan) == [plan]
+
+
+def test_a_plan_that_was_made_before_the_runtime_hides_the_gpus_when_it_is_submitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready = make_engine(tmp_path, WITHOUT)
+
+    def missing(_: str) -> Path:
+        message = "image `pytorch` is not installed on this machine"
+        raise EnvironmentFailure(message, hint="launch image install pytorch")
+
+    engine = LocalEngine(ready.environment, runtime=missing, num_gpus=lambda: 2)
+    plan = engine.plan(job())
+    assert told_of_devices(plan) == (None, ())
+    (submitted,) = submitted_plans(ready, monkeypatch, plan)
+    assert told_of_devices(submitted) == ("-1", (NOTE,))

@@ -1,0 +1,58 @@
+"""Decides which jobs leave this machine's GPUs alone, because their Horovod cannot use them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Mapping
+from itertools import pairwise
+from pathlib import Path
+
+from jobs.contracts.errors import Refused
+from jobs.contracts.spec import JobSpec
+from jobs.engines.local.gpus import horovod_lacks_nccl
+from jobs.host.console import count_text
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+HIDDEN = ("", "-1")
+# What hides the GPUs from a job's ranks.
+ON_THE_CPU = {VISIBLE: "-1"}
+
+
+def why_on_the_cpu(
+    spec: JobSpec,
+    environ: Mapping[str, str],
+    interpreter: Path,
+    catalog: Collection[str],
+    *,
+    num_gpus: int,
+) -> str | None:
+    """Say why a job has to leave this machine's GPUs alone; None where nothing keeps it from them.
+
+    Ranks that found GPUs would send every tensor through the CPU, or end. Raises Refused where the
+    job itself asks for GPUs. `environ` is what ranks inherit, below the job's own variables; `catalog` has the jobs' names.
+    """
+    is_hidden = {**environ, **spec.env}.get(VISIBLE) in HIDDEN
+    if spec.launcher not in ("horovod", "mpi") or not num_gpus or is_hidden:
+        return None
+    if not horovod_lacks_nccl(interpreter):
+        return None
+    gpus = count_text(num_gpus, "GPU")
+    twin = f"{spec.name}-ddp"
+    by_ddp = f"launch run {shlex.quote(twin)}" if twin in catalog else "launcher: torch"
+    if asked := _asks_for_gpus(spec):
+        message = f"this machine has {gpus}, and the Horovod of `{spec.image}` has no NCCL"
+        hint = f"{by_ddp} (DDP uses NCCL), or leave out {asked} to train on the CPU"
+        raise Refused(message, hint=hint)
+    return (
+        f"trains on the CPU: the Horovod of `{spec.image}` has no NCCL, so the {gpus} here rest; "
+        f"{by_ddp} uses them by DDP"
+    )
+
+
+def _asks_for_gpus(spec: JobSpec) -> str | None:
+    """Give the words by which a job wants GPUs and no CPU; None where it takes what there is."""
+    if VISIBLE in spec.env:
+        return f"`env: {VISIBLE}`"
+    words = spec.command
+    pairs = [*pairwise(words), *(tuple(each.split("=", 1)) for each in words)]
+    return "`--device cuda`" if ("--device", "cuda") in pairs else None
