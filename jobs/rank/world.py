@@ -156,7 +156,8 @@ def rank_environment(environ: dict[str, str], world: World, job: RankJob) -> dic
     share = len(cpus[world.rank]) if cpus else (os.cpu_count() or 1) // world.local_size
     env.setdefault("OMP_NUM_THREADS", str(max(1, share)))
     if job.gpus and "CUDA_VISIBLE_DEVICES" not in env:
-        env["CUDA_VISIBLE_DEVICES"] = job.gpus[world.node]
+        # By the second a trainer knows that nobody asked for ranks that share a GPU.
+        env["CUDA_VISIBLE_DEVICES"] = env["TRAINYARD_NODE_GPUS"] = job.gpus[world.node]
     if job.interpreter:
         folders = [os.path.dirname(job.interpreter), *job.path, env.get("PATH", "")]
         env["PATH"] = os.pathsep.join(folders)

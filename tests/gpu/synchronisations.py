@@ -1,9 +1,11 @@
 """Trains by a program, and prints where the host waited for the device within the steps.
 
-    python -m tests.gpu.synchronisations trainer.pytorch.resnet50 --data random ...
+    python -m tests.gpu.synchronisations [--tell] trainer.pytorch.resnet50 --data random ...
 
-PyTorch warns of each operation that waits (torch.cuda.set_sync_debug_mode). The first epoch is left
-out: it tries kernels, and makes constants. Printed last, as JSON: {"FILE": count}.
+In the first epoch, which tries kernels and makes constants, waits are free. In the others PyTorch ends
+the program at the first operation that waits (torch.cuda.set_sync_debug_mode), but within the guard's
+reading of the step before, whose turns are counted; with `--tell` in front it goes on, and each file
+that waits is told. Printed last, as JSON: {"steps": n, "readings": n, "files": {FILE: count}}.
 """
 
 from __future__ import annotations
@@ -23,30 +25,77 @@ from trainer.pytorch.guard import Guard
 from trainer.pytorch.loop import Training
 
 WORDS = "called a synchronizing CUDA operation"
-found: collections.Counter[str] = collections.Counter()
+PYTORCH = str(Path(torch.__file__).parent)
+files: collections.Counter[str] = collections.Counter()
+counts: collections.Counter[str] = collections.Counter()
 _train_epoch = Training[Any, Any]._train_epoch
+_take_step = Training[Any, Any]._take_step
+_begin = Guard._begin
 
 
-def watched(training: Training[Any, Any], position: Position, guard: Guard) -> Position:
-    """Train an epoch as it is, and count what waits in it."""
+def watched(mode: str, training: Training[Any, Any], position: Position, guard: Guard) -> Position:
+    """Train an epoch as it is, and let PyTorch watch what waits in it."""
     if position.epoch == 0 or not torch.cuda.is_available():
         return _train_epoch(training, position, guard)
-    torch.cuda.set_sync_debug_mode("warn")
+    torch.cuda.set_sync_debug_mode(mode)
     try:
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings():
             warnings.simplefilter("always")
-            position = _train_epoch(training, position, guard)
+            warnings.showwarning = tell
+            counts["watched"] = 1
+            return _train_epoch(training, position, guard)
     finally:
+        counts["watched"] = 0
         torch.cuda.set_sync_debug_mode("default")
-    found.update(Path(each.filename).name for each in told if WORDS in str(each.message))
-    return position
+
+
+def stepped(training: Training[Any, Any], *given: Any) -> Any:
+    """Take a step, and count it."""
+    counts["steps"] += counts["watched"]
+    return _take_step(training, *given)
+
+
+def begun(guard: Guard, report: torch.Tensor) -> Any:
+    """Begin the sums of a report; reading them may wait, on a stream of their own."""
+    read = _begin(guard, report)
+
+    def free() -> list[float]:
+        if not counts["watched"]:
+            return read()
+        counts["readings"] += 1
+        before = torch.cuda.get_sync_debug_mode()
+        torch.cuda.set_sync_debug_mode("default")
+        try:
+            return read()
+        finally:
+            torch.cuda.set_sync_debug_mode(before)
+
+    return free
+
+
+def tell(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Count a wait for the innermost file that is not PyTorch's own."""
+    if WORDS not in str(message):
+        return
+    frame = sys._getframe(1)
+    while frame.f_back and frame.f_code.co_filename.startswith((PYTORCH, warnings.__file__)):
+        frame = frame.f_back
+    path = Path(frame.f_code.co_filename)
+    files[f"{'torchvision/' if 'torchvision' in path.parts else ''}{path.name}"] += 1
 
 
 def main() -> int:
     """Train with the arguments behind the module's name; gives the program's exit code."""
-    Training._train_epoch = watched
-    code: int = importlib.import_module(sys.argv[1]).main(sys.argv[2:])
-    print(json.dumps(found))
+    arguments = sys.argv[1:]
+    mode = "error"
+    if arguments[0] == "--tell":
+        mode, arguments = "warn", arguments[1:]
+    Training._train_epoch = lambda *given: watched(mode, *given)
+    Training._take_step = stepped
+    Guard._begin = begun
+    code: int = importlib.import_module(arguments[0]).main(arguments[1:])
+    told = {"steps": counts["steps"], "readings": counts["readings"], "files": files}
+    print(json.dumps(told))
     return code
 
 

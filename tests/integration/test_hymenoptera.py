@@ -94,6 +94,25 @@ class TestHead:
         assert "is of another training: lr 4.0 there, 5.0 now (hint: " in said
 
     @pytest.mark.faults
+    def test_the_heads_average_is_evaluated_and_kept_and_its_steps_are_profiled(
+        self, zygote, insects, tmp_path
+    ):
+        """Four steps, fewer than a warm-up: there are two to profile all the same."""
+        few = ("--data", str(insects), *SCRATCH, "--batch-per-rank", "50", "--epochs", "2", *SMALL)
+        few += ("--log-every", "1", "--lr", "4")
+        plain = train(zygote, MODULE, *few, folder=tmp_path / "plain")
+        more = ("--ema", "0.5", "--profile", "2")
+        mean = train(zygote, MODULE, *few, *more, folder=tmp_path / "mean")
+        assert mean.curve("train", "loss") == plain.curve("train", "loss")
+        assert mean.curve("val", "loss")[-1] != plain.curve("val", "loss")[-1]
+        kept, last = (
+            read_tensors(each.folder / "outputs" / "model" / "hymenoptera.safetensors")
+            for each in (mean, plain)
+        )
+        assert {name for name in last if kept[name] != last[name]} == {"fc.weight", "fc.bias"}
+        told = (mean.folder / "outputs" / "profile" / "kernels.txt").read_text()
+        assert told.splitlines()[0] == "2 steps"
+
     def test_one_and_three_ranks_take_the_same_steps_but_for_rounding(
         self, on_two_ranks, zygote, insects, tmp_path
     ):
@@ -184,6 +203,7 @@ def test_a_mistake_is_one_line_that_says_what_to_do(python, insects, tmp_path):
             "more than the 100 training",
         ),
         (["--lr", "0"], 2, "--lr must be above 0, not 0.0"),
+        (["--mixup", "0.2"], 2, "--mixup and --cutmix mix pictures, and --train head learns from"),
         (["--num-images", "1"], 2, "--num-images must be 2 or more, not 1"),
     ]
     found = say_mistakes(python, tmp_path, [(MODULE, arguments) for arguments, _, _ in cases])

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from jobs.contracts.spec import RunState
 from tests import needs
@@ -25,6 +26,7 @@ REPO = Path(__file__).parents[2]
 CHECKS = Path(__file__).parent / "programs" / "maskrcnn_checks.py"
 HALF = Path(__file__).parent / "programs" / "maskrcnn_half.py"
 MODULE = "trainer.pytorch.maskrcnn"
+CACHE_CHECKS = "tests.integration.programs.coco_cache_checks"
 # What the program loads at its first step.
 EARLY = (
     "torch._dynamo",
@@ -172,18 +174,74 @@ def test_one_rank_trains_and_goes_on_from_its_first_step_to_the_bit(zygote, tmp_
     assert len(again.curve("train", "loss")) == 1
 
 
-def test_a_set_without_validation_pictures_trains_where_nothing_evaluates(zygote, shapes, tmp_path):
-    folder = tmp_path / "coco"
-    (folder / "annotations").mkdir(parents=True)
-    (folder / "train2017").symlink_to(shapes / "train2017")
-    annotations = folder / "annotations" / "instances_train2017.json"
-    annotations.write_bytes((shapes / "annotations" / annotations.name).read_bytes())
-    arguments = (
-        *("--data", str(folder), *SMALL, "--image-size", "64", "--max-steps", "1"),
-        *("--backbone-weights", "none", "--no-evaluate"),
-    )
+def train_only(shapes: Path, folder: Path) -> Path:
+    """COCO as its seed has it: pictures to train on, and the annotations of both splits."""
+    shutil.copytree(shapes / "annotations", folder / "annotations")
+    shutil.copytree(shapes / "train2017", folder / "train2017")
+    return folder
+
+
+SHORT = (*SMALL, "--image-size", "64", "--max-steps", "2", "--backbone-weights", "none")
+
+
+def test_a_set_without_validation_pictures_trains_and_says_that_nothing_is_evaluated(
+    zygote, python, shapes, tmp_path
+):
+    """By the arguments that evaluate where there is something to evaluate on."""
+    data = train_only(shapes, tmp_path / "coco")
+    arguments = ("--data", str(data), *SHORT)
     trained = train(zygote, MODULE, *arguments, folder=tmp_path / "run", strategy="single")
-    assert (trained.summary["steps"], trained.summary["val_images"]) == (1, 0)
+    assert (trained.summary["steps"], trained.summary["val_images"]) == (2, 0)
+    assert [name for name in trained.summary if name.startswith("val_")] == ["val_images"]
+    said = (tmp_path / "run" / "rank-0.log").read_text()
+    assert f"warning: no `val2017` in `{data}`: nothing is evaluated, as with --no-evaluate" in said
+    done = subprocess.run(
+        [str(python), "-m", MODULE, *arguments, "--evaluate-only"],
+        env={**os.environ, "PYTHONPATH": str(REPO), "CUDA_VISIBLE_DEVICES": ""},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("error: --evaluate-only: no `val2017` in ")
+
+
+def test_corrupt_pictures_are_skipped_up_to_a_limit(zygote, shapes, tmp_path):
+    """One of each split: another is learnt from in its place, and in it nothing is found."""
+    data = tmp_path / "coco"
+    make_coco(data, num_train=8, num_val=3, seed=2)
+    for split in ("train2017", "val2017"):
+        about = json.loads((data / "annotations" / f"instances_{split}.json").read_text())
+        number = about["annotations"][0]["image_id"]
+        (name,) = (each["file_name"] for each in about["images"] if each["id"] == number)
+        path = data / split / name
+        path.write_bytes(path.read_bytes()[:300])
+    arguments = ("--data", str(data), *SHORT[:-4], "--epochs", "1", "--batch-per-rank", "1")
+    arguments += ("--backbone-weights", "none")
+    trained = train(zygote, MODULE, *arguments, folder=tmp_path / "run", strategy="single")
+    assert (trained.summary["pictures_skipped"], trained.summary["val_images"]) == (2, 3)
+    said = (tmp_path / "run" / "rank-0.log").read_text()
+    assert "is not a complete picture: " in said
+    assert "; it is skipped, 1 of at most 10\n" in said
+    assert "; it is skipped, 2 of at most 10\n" in said
+
+
+def test_the_cache_of_annotations_holds_what_they_say_and_is_read_once(python, shapes, tmp_path):
+    data = shutil.copytree(shapes, tmp_path / "coco")
+    found = json.loads(run(python, tmp_path, "-m", CACHE_CHECKS, str(data)))
+    assert found == {
+        "num_pictures": 180,
+        "num_same": 180,
+        "num_reads": 1,
+        "with_objects": True,
+        "is_wide": True,
+        "num_objects": True,
+        "rest": [True, True, True],
+        "mapped": "memmap",
+        "renamed": "renamed",
+        "reads_at_the_end": 2,
+    }
 
 
 @pytest.mark.faults
@@ -326,7 +384,16 @@ def test_a_mistake_is_one_line_that_says_what_to_do(python, shapes, tmp_path):
             1,
             "error: --backbone-weights is not given, and training from scratch has to be asked for",
         ),
-        (["--data", str(cut), *scratch, *small], 1, ".jpg` is not a complete picture"),
+        (
+            ["--data", str(cut), *scratch, *small, "--max-corrupt", "0"],
+            1,
+            ".jpg` is not a complete picture",
+        ),
+        (
+            ["--data", str(cut), *scratch, *small],
+            1,
+            "error: 11 corrupt pictures are more than --max-corrupt 10: ",
+        ),
         (
             ["--data", str(shapes), *scratch, "--batch-per-rank", "500", *small],
             1,
@@ -377,4 +444,73 @@ class TestHalfPrecision:
         assert trained["is_finite"]
 
     def test_of_objects_found_twice_as_many_are_left_as_in_fp32(self, found):
-        assert found["kept"] == {"fp32": 60, "bf16": 60}
+        assert found["kept"] == {"fp32": 60, "bf16": 60, "fp16": 60}
+
+    def test_the_average_precision_of_boxes_is_fp32s(self, found):
+        precise = found["average_precision"]
+        assert 0.3 < precise["fp32"] < 0.9
+        halves = [precise["bf16"], precise["fp16"]]
+        assert halves == pytest.approx([precise["fp32"]] * 2, abs=0.005)
+
+
+def full_size(shapes: Path, folder: Path) -> Path:
+    """Lay small pictures side by side to some of COCO's full size, where objects are as large as before."""
+    small = shapes / "val2017"
+    about = json.loads((shapes / "annotations" / "instances_val2017.json").read_text())
+    images: list[dict[str, Any]] = []
+    objects: list[dict[str, Any]] = []
+    (folder / "val2017").mkdir(parents=True)
+    (folder / "annotations").mkdir()
+    for number in range(1, 4):
+        canvas = Image.new("RGB", (1333, 800))
+        cells = [(x * 190, y * 190) for y in range(4) for x in range(7)]
+        for place, (across, down) in enumerate(cells):
+            image = about["images"][(place + 7 * number) % len(about["images"])]
+            # As training scaled it.
+            scale = 96 / min(image["width"], image["height"])
+            size = [round(image[side] * scale) for side in ("width", "height")]
+            with Image.open(small / image["file_name"]) as picture:
+                canvas.paste(picture.resize(size), (across, down))
+            for each in about["annotations"]:
+                if each["image_id"] == image["id"] and not each["iscrowd"]:
+                    objects.append(moved(each, number, len(objects) + 1, scale, across, down))
+        name = f"{number:012}.jpg"
+        canvas.save(folder / "val2017" / name, quality=95)
+        images.append({"id": number, "file_name": name, "width": 1333, "height": 800})
+    whole = {"images": images, "annotations": objects, "categories": about["categories"]}
+    for split in ("train2017", "val2017"):
+        (folder / "annotations" / f"instances_{split}.json").write_text(json.dumps(whole))
+    (folder / "train2017").symlink_to("val2017")
+    return folder
+
+
+def moved(
+    each: dict[str, Any], image: int, number: int, scale: float, across: int, down: int
+) -> dict[str, Any]:
+    """Give an object of polygons as it is at another place of another picture."""
+    left, top, width, height = (value * scale for value in each["bbox"])
+    outline = [
+        [value * scale + (down if at % 2 else across) for at, value in enumerate(polygon)]
+        for polygon in each["segmentation"]
+    ]
+    return {
+        **each,
+        "id": number,
+        "image_id": image,
+        "area": each["area"] * scale**2,
+        "bbox": [left + across, top + down, width, height],
+        "segmentation": outline,
+    }
+
+
+def test_figures_of_full_size_pictures_are_those_of_fp32(learnt, zygote, shapes, tmp_path):
+    data = full_size(shapes, tmp_path / "large")
+    weights = learnt.folder / "outputs" / "model" / "maskrcnn.safetensors"
+    found = {}
+    for name in ("fp32", "bf16"):
+        arguments = ("--data", str(data), "--backbone", "resnet18", "--weights", str(weights))
+        arguments += ("--evaluate-only", "--batch-per-rank", "1", "--precision", name)
+        done = train(zygote, MODULE, *arguments, folder=tmp_path / name, strategy="single")
+        found[name] = [done.summary["val_box_ap50"], done.summary["val_mask_ap50"]]
+    assert min(found["fp32"]) > 0.05
+    assert found["bf16"] == pytest.approx(found["fp32"], abs=0.005)

@@ -21,6 +21,7 @@ from tests.ports import free_port
 
 GRADIENTS = "tests.integration.programs.gradients_torch"
 MNIST = "trainer.pytorch.mnist"
+MEETING = "tests.integration.programs.meeting_ranks"
 RUN_S = 120.0
 NO_DROPOUT = {"WATCH_NO_DROPOUT": "1"}
 
@@ -133,3 +134,23 @@ class TestMeeting:
         summary = json.loads((tmp_path / "outputs" / "summary.json").read_text())
         assert (summary["strategy"], summary["world_size"]) == ("ddp", 2)
         assert len(set(summary["weights_sha256"])) == 1
+
+    @pytest.mark.parametrize("way", ["torchrun", "variables", "tcp", "file"])
+    def test_ranks_on_two_kinds_of_device_are_told_before_they_wait(self, zygote, tmp_path, way):
+        """One over Gloo and one over NCCL would wait for each other until the timeout."""
+        port = free_port()
+        urls = {"tcp": f"tcp://127.0.0.1:{port}", "file": f"file://{tmp_path}/init"}
+        env = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "WORLD_SIZE": "2"}
+        env |= {"TORCHELASTIC_USE_AGENT_STORE": str(way == "torchrun")}
+        if way not in urls:
+            env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        url = [urls[way]] if way in urls else []
+        logs = [tmp_path / f"rank-{rank}.log" for rank in (0, 1)]
+        pids = [
+            zygote.fork([MEETING, kind, *url], env={**env, "RANK": rank}, cwd=tmp_path, log=log)
+            for rank, kind, log in zip("01", ("cpu", "cuda"), logs, strict=True)
+        ]
+        assert zygote.wait(pids[1:], RUN_S), [log.read_text() for log in logs]
+        assert zygote.code(pids[1]) == 1
+        said = logs[1].read_text().splitlines()[-1]
+        assert said.startswith("rank 1 computes on the GPU, rank 0 on the CPU (hint: ")

@@ -13,6 +13,8 @@ from trainer.common.world import World
 DEVICES = Path("/dev")
 # Tells CUDA which GPUs a process sees; a launcher that gives each rank its own sets it.
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+# The same, where it was Trainyard's supervisor that set it, for all ranks of a node alike.
+OF_NODE = "TRAINYARD_NODE_GPUS"
 NONE_VISIBLE = ("", "-1", "none", "NoDevFiles")
 _WORDS = {"cpu": "CPU", "cuda": "GPU"}
 
@@ -49,10 +51,15 @@ def place_on_gpu(
 ) -> int:
     """Give the number of this rank's GPU among the visible ones.
 
-    Raises TrainingError where ranks of this node would share one, unless CUDA_VISIBLE_DEVICES is set:
-    a launcher then shows each rank its own, as number 0, or somebody wants them to share.
+    Raises TrainingError where ranks of this node would share one, unless somebody has set
+    CUDA_VISIBLE_DEVICES: a launcher that shows each rank its own, as number 0, or a user who wants
+    them to share.
     """
-    if world.local_size > max(num_visible, num_gpus) and VISIBLE not in environ:
+    given = environ.get(VISIBLE)
+    is_told = given is not None and given != environ.get(OF_NODE)
+    # A container that shows each rank but one sets no variable.
+    has_own = num_visible == 1 and given is None and world.local_size <= num_gpus
+    if world.local_size > num_visible and not is_told and not has_own:
         message = f"{world.local_size} ranks of this node would share {num_visible} of its GPUs"
         hint = f"`processes_per_node: gpu`; or set {VISIBLE} where they are to share"
         raise TrainingError(message, hint=hint)

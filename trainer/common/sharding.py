@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from trainer.common.epoch_order import BEGIN_AT, begin_order, epoch_order
 from trainer.common.errors import TrainingError
 from trainer.common.world import World
 
@@ -36,14 +37,17 @@ def shuffled_batches(
         if size <= num_skipped:
             num_skipped -= size
             continue
-        samples = [sample for run in window for sample in run]
-        # Without shards the order is what it was before there were any.
-        key = f"{seed}/{epoch}/{number}" if shard_sizes else f"{seed}/{epoch}"
-        random.Random(key).shuffle(samples)
+        if shard_sizes:
+            samples = [sample for run in window for sample in run]
+            random.Random(f"{seed}/{epoch}/{number}").shuffle(samples)
+        else:  # the order is what it was before there were any
+            samples = epoch_order(num_samples, seed=seed, epoch=epoch)
         left += samples[num_skipped:]
         num_skipped = 0
         num_full = len(left) // batch_size * batch_size
         for start in range(0, num_full, batch_size):
+            if not shard_sizes and start >= BEGIN_AT * num_full:
+                begin_order(num_samples, seed=seed, epoch=epoch + 1)
             yield left[start : start + batch_size]
         left = left[num_full:]
     if left:

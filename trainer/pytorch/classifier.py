@@ -79,11 +79,6 @@ class Options(ResnetOptions, PictureOptions):
     ] = 0.0
     repeats: Annotated[int, "how often a picture is in its batch, each time cropped anew"] = 1
     compile: Annotated[bool, "let torch.compile make kernels for this network", MAY_CHANGE] = False
-    find_batch: Annotated[
-        bool,
-        "tell the largest --batch-per-rank that a GPU's memory holds; do not train",
-        MAY_CHANGE,
-    ] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -116,8 +111,6 @@ def main(
 
 class Classifier(PictureTask[Options]):
     """ImageNet, or any pictures in class folders, and any network."""
-
-    memory_hint = "--find-batch tells the largest --batch-per-rank that fits"
 
     def __init__(
         self, options: Options, ranks: Ranks, program: str, build: Build | None = None
@@ -212,16 +205,7 @@ class Classifier(PictureTask[Options]):
         """The learning rate of every step."""
         return self.options.rates(batch_size=self.batch_size, num_batches=self.num_batches)
 
-    def trial(self) -> Callable[[int], Part[Batch]] | None:
-        """Give what makes batches of noise, for `--find-batch`."""
-        if not self.options.find_batch:
-            return None
-        if self.device.type != "cuda" or self.ranks.world.size > 1:
-            message = "--find-batch tries steps on one GPU"
-            raise TrainingError(message, hint="one rank, and --device cuda")
-        return self.noise
-
-    def noise(self, number: int) -> Part[Batch]:
+    def trial(self, number: int) -> Part[Batch]:
         """Make a batch of so many pictures of noise."""
         options, samples = self.options, range(number)
         noise = Noise(

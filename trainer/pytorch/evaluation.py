@@ -16,6 +16,7 @@ from trainer.pytorch.guard import Guard
 from trainer.pytorch.loader import Source
 from trainer.pytorch.precision import PrecisionName, autocast
 from trainer.pytorch.strategy import Ranks
+from trainer.pytorch.transfer import copied_ahead
 
 NUM_TOP = 5
 
@@ -51,7 +52,8 @@ def evaluate(
         for start in range(0, num_images, batch_size)
     )
     mine = (shard(batch, ranks.world) for batch in batches)
-    for batch in source.batches(mine, lambda _, *size: center_crop(*size)):
+    pictures = source.batches(mine, lambda _, *size: center_crop(*size))
+    for batch in copied_ahead(pictures, device):
         if batch.samples:
             num_seen += len(batch.samples)
             with autocast(precision, device):

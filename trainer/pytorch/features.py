@@ -14,7 +14,7 @@ from trainer.data.pictures.crops import center_crop
 from trainer.pytorch.loader import Augment, Batch, CropOf, Source, normalise
 from trainer.pytorch.precision import PrecisionName, autocast
 from trainer.pytorch.strategy import Ranks
-from trainer.pytorch.transfer import send
+from trainer.pytorch.transfer import copied_ahead, send
 
 BATCH = 32
 
@@ -57,7 +57,8 @@ def compute_features(
     order = (mine[start : start + BATCH] for start in range(0, len(mine), BATCH))
     done = 0
     with throughput.training():
-        for batch in source.batches(order, lambda _, *shape: center_crop(*shape)):
+        pictures = source.batches(order, lambda _, *shape: center_crop(*shape))
+        for batch in copied_ahead(pictures, device):
             with autocast(precision, device):
                 rows[done : done + len(batch.samples)] = backbone(normalise(batch.images))
             before = min(done * size, len(labels))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Generator
 
 import torch
 
@@ -54,3 +55,13 @@ def find_batch(step: Callable[[int], object], *, least: int) -> int:
         message = f"the GPU's memory does not hold a step of {least} samples"
         raise TrainingError(message, hint="--precision bf16, or a smaller --image-size")
     return found
+
+
+@contextlib.contextmanager
+def memory_told(what: str, *, hint: str = "a smaller batch") -> Generator[None]:
+    """Raise TrainingError, which says what a GPU's memory does not hold, in place of PyTorch's error."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        message = f"the GPU's memory does not hold {what}"
+        raise TrainingError(message, hint=hint) from None

@@ -14,6 +14,7 @@ from trainer.common.guard import OnStep, ReadSums, StepGuard
 from trainer.common.position import Position, TakenStep
 from trainer.pytorch.keeper import Keeper
 from trainer.pytorch.strategy import Ranks
+from trainer.pytorch.transfer import send
 
 EARLY = "HOROVOD_ENABLE_ASYNC_COMPLETION"
 
@@ -84,8 +85,7 @@ class Guard(StepGuard):
             return torch.tensor([*own, *flags, *right], dtype=torch.float64).to(self._device)
         loss_sum = loss_sum.to(torch.float64)
         bad = (~torch.isfinite(loss_sum)).to(torch.float64)
-        known = torch.tensor([num_samples, *flags], dtype=torch.float64)
-        known = known.to(self._device, non_blocking=True)
+        known = send(torch.tensor([num_samples, *flags], dtype=torch.float64), self._device)
         finite = torch.nan_to_num(loss_sum, nan=0.0, posinf=0.0, neginf=0.0)
         right = [each.to(torch.float64) for each in num_right]
         return torch.stack([finite, known[0], bad, bad * number, known[1], known[2], *right])

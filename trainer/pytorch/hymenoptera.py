@@ -89,6 +89,11 @@ class Options(PictureOptions):
         self.require_at_least(32, "image_size")
         self.require_at_least(0, "momentum")
         self.require_at_least(len(INSECTS), "num_images")
+        if self.train == "head" and (self.mixup or self.cutmix):
+            message = (
+                "--mixup and --cutmix mix pictures, and --train head learns from features of them"
+            )
+            raise ValueError(message)
 
     @property
     def hint(self) -> str:
@@ -167,10 +172,10 @@ class Transfer(PictureTask[Options]):
         """Make the network of a saved model again, with random weights."""
         return build_network(about.network, len(about.classes), about.image_size)
 
-    def select(self, network: nn.Module) -> nn.Module:
-        """Give the head, after the rest has computed its features; or the whole network."""
+    def begin(self, network: nn.Module) -> None:  # noqa: ARG002
+        """Compute the features of all pictures, where only the head learns."""
         if not self.is_frozen:
-            return network
+            return
         self.seen = Throughput(num_warmup_steps=1, synchronise=waiter(self.device))
         of = partial(
             compute_features,
@@ -181,7 +186,11 @@ class Transfer(PictureTask[Options]):
         )
         train, val = self.pictures
         self.features = (of(self.data.train, train.labels), of(self.data.val, val.labels))
-        return self.network.fc
+
+    def select(self, network: nn.Module) -> nn.Module:
+        """Give the head, or the whole network."""
+        head: nn.Module = network.fc
+        return head if self.is_frozen else network
 
     @property
     def train_source(self) -> Source:
@@ -216,10 +225,10 @@ class Transfer(PictureTask[Options]):
         """Steps that the rate of pictures leaves out: all of those on features."""
         return sys.maxsize if self.is_frozen else 1
 
-    def finish(self) -> None:
+    def finish(self, network: nn.Module) -> None:
         """Draw validation pictures with what the network takes them for."""
         predictions = predict_some(
-            self.network,
+            network,
             self.data.val,
             self.pictures[1],
             number=NUM_SHOWN,

@@ -1,4 +1,4 @@
-"""Decodes and crops pictures on threads ahead of training, and hands batches to the device.
+"""Decodes and crops pictures on threads ahead of training, into memory that a GPU copies from.
 
 Threads, not processes: decoding and resizing let go of Python's lock, nothing is copied between
 processes, and no process is forked beside MPI, CUDA or a checkpoint that is being written.
@@ -28,7 +28,7 @@ from trainer.data.pictures.header import CorruptPicture, not_whole, require_deco
 from trainer.data.pictures.jpeg_crop import JpegCropper
 from trainer.data.pictures.read_ahead import announced, read_ahead
 from trainer.data.pictures.splits import Pictures
-from trainer.pytorch.transfer import send
+from trainer.pytorch.transfer import pin
 
 # Mean and standard deviation of ImageNet's training pixels, as all pretrained networks want them.
 PIXEL_MEAN, PIXEL_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -41,7 +41,10 @@ Augment = Callable[[int, Tensor], Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Pictures on the device (N x 3 x size x size, bytes, channels last), labels, and which they are."""
+    """Pictures (N x 3 x size x size, bytes, channels last), labels, and which they are.
+
+    On the device, or in memory to be copied there by trainer.pytorch.transfer.
+    """
 
     images: Tensor
     labels: Tensor
@@ -122,7 +125,7 @@ def _be_one_thread(all_there: threading.Barrier) -> None:
 
 
 class Loader:
-    """Pictures of one split as batches on the device.
+    """Pictures of one split as batches in memory, pinned where the device is a GPU.
 
     `cropper` decodes what it can. A corrupt picture is an error, or with `corrupt` it is left out
     of its batch; `is_filled` then repeats another of the batch in its place, so that all ranks'
@@ -232,8 +235,8 @@ class Loader:
             images, samples = images[places], [samples[place] for place in places]
         labels = torch.tensor([self._pictures.labels[index] for index in samples])
         return Batch(
-            images=images.to(self._device, non_blocking=True).permute(0, 3, 1, 2),
-            labels=send(labels, self._device),
+            images=images.permute(0, 3, 1, 2),
+            labels=pin(labels, self._device),
             samples=samples,
         )
 

@@ -9,7 +9,7 @@ import random
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
@@ -18,9 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from trainer.common.errors import TrainingError, out_of_memory
+from trainer.common.errors import TrainingError
 from trainer.common.messages import warn
 from trainer.common.metrics import MainFigure, Metrics
 from trainer.common.options import recipe_of
@@ -29,8 +28,9 @@ from trainer.common.progress import Progress
 from trainer.common.throughput import Throughput
 from trainer.common.trackers import open_trackers
 from trainer.data.pictures.predicted import Files, Row, find_files, tell_rows
+from trainer.pytorch.average import Average
 from trainer.pytorch.batch_norms import share_batch_norms
-from trainer.pytorch.find_batch import find_batch
+from trainer.pytorch.find_batch import find_batch, memory_told
 from trainer.pytorch.finish import waiter, write_results
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
@@ -40,9 +40,11 @@ from trainer.pytorch.profiling import Profiler
 from trainer.pytorch.program import TorchOptions
 from trainer.pytorch.step_parts import StepParts
 from trainer.pytorch.strategy import Ranks, average_buffers, pick_device
+from trainer.pytorch.transfer import copied_ahead
 
 OptionsT = TypeVar("OptionsT", bound=TorchOptions)
 B = TypeVar("B")
+NETWORK_HINT = "`nvidia-smi` tells whether another process has memory of this GPU"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,9 +81,8 @@ class Task(ABC, Generic[OptionsT, B]):
     main_figure: MainFigure
     # Figures of an evaluation that the line of an epoch shows; all of them where there are none.
     shown: ClassVar[Sequence[str]] = ()
-    # The option that says how large a step is, and advice where a GPU's memory holds none so large.
+    # The option that says how large a step is.
     batch_option: ClassVar[str] = "batch_size"
-    memory_hint: ClassVar[str] = ""
     # Names the random stream that each rank has of its own while it trains.
     stream: ClassVar[str] = "dropout"
 
@@ -105,6 +106,12 @@ class Task(ABC, Generic[OptionsT, B]):
         torch.backends.cudnn.benchmark = True
         torch.set_float32_matmul_precision("high")
 
+    def require_one_gpu(self) -> None:
+        """Raise TrainingError where `--find-batch` would try no GPU, or several."""
+        if self.device.type != "cuda" or self.ranks.world.size > 1:
+            message = "--find-batch tries steps on one GPU"
+            raise TrainingError(message, hint="one rank, and --device cuda")
+
     @abstractmethod
     def prepare(self) -> None:
         """Open the data; raises TrainingError where it is not what the program takes."""
@@ -113,8 +120,11 @@ class Task(ABC, Generic[OptionsT, B]):
     def build(self) -> nn.Module:
         """Make the network, on the CPU; the seed is set, and all ranks begin with equal weights."""
 
+    def begin(self, network: nn.Module) -> None:
+        """Compute what training needs of the network, which is now on its device."""
+
     def select(self, network: nn.Module) -> nn.Module:
-        """Give the part of the network, now on its device, that trains."""
+        """Give the part of a network, or of its moving average, that trains."""
         return network
 
     @abstractmethod
@@ -165,11 +175,15 @@ class Task(ABC, Generic[OptionsT, B]):
 
     @abstractmethod
     def batches(self, position: Position) -> Iterator[Part[B]]:
-        """Yield this rank's part of each global batch that is left of the epoch, or `num_parts`."""
+        """Yield this rank's part of each global batch that is left of the epoch, or `num_parts`.
 
-    def trial(self) -> Callable[[int], Part[B]] | None:
-        """Give what makes a batch of so many samples, where only the largest is to be found."""
-        return None
+        Its tensors may lie in memory, pinned: `run` copies them, one part ahead.
+        """
+
+    def trial(self, number: int) -> Part[B]:
+        """Make a batch of so many samples, on the device, for `--find-batch`."""
+        message = f"{self.program} does not say how it makes a batch of {number} samples"
+        raise TrainingError(message, hint="trial() of the task")
 
     @abstractmethod
     def loss(self, model: nn.Module, part: Part[B]) -> Loss:
@@ -191,8 +205,8 @@ class Task(ABC, Generic[OptionsT, B]):
         message = f"{self.program} does not say how it predicts a file"
         raise TrainingError(message, hint="predict() of the task, or predict= of own.Own")
 
-    def finish(self) -> None:
-        """Write what else the program leaves; on rank 0 only."""
+    def finish(self, network: nn.Module) -> None:
+        """Write what else the program leaves of its trained network; on rank 0 only."""
 
     def summary(self) -> dict[str, object]:
         """Give the figures that the summary has of this program alone."""
@@ -210,6 +224,8 @@ def run(task: Task[OptionsT, B]) -> None:
         folder = ranks.run_dir.output("predictions")
         tell_rows(task.predict(files, folder), files, folder, say=task.say)
         return
+    if options.find_batch:
+        task.require_one_gpu()
     task.prepare()
     torch.manual_seed(options.seed)
     network = task.build()
@@ -217,19 +233,16 @@ def run(task: Task[OptionsT, B]) -> None:
         load_model(network, options.model, classes=task.about().get("classes"))
     if options.sync_batch_norm:
         share_batch_norms(network, ranks.strategy)
-    training = Training(task, network.to(task.device, memory_format=torch.channels_last))
-    trial = task.trial()
-    if trial is not None:
-        training.find_batch(trial)
+    with memory_told("the network and what it begins with", hint=NETWORK_HINT):
+        training = Training(task, network.to(task.device, memory_format=torch.channels_last))
+    if options.find_batch:
+        training.find_batch()
         return
     began_s = time.perf_counter()
-    try:
-        figures = training.run()
-    except torch.OutOfMemoryError:
-        option = task.batch_option
-        raise out_of_memory(option, getattr(options, option), hint=task.memory_hint) from None
+    figures = training.run()
     if ranks.world.is_main:
-        task.finish()
+        with memory_told("the last predictions"):
+            task.finish(training.result)
     split = task.main_figure.split
     write_results(
         training.result,
@@ -261,6 +274,7 @@ class Training(Generic[OptionsT, B]):
         options, ranks = task.options, task.ranks
         self._task = task
         self._network = network
+        task.begin(network)
         self._part = task.select(network)
         self._scaler = make_scaler(options.precision, task.device)
         self._wrapped, self._optimizer = ranks.strategy.wrap(
@@ -269,12 +283,12 @@ class Training(Generic[OptionsT, B]):
             num_backwards=task.num_parts,
         )
         self._model = task.wrap(self._wrapped)
-        self._average: AveragedModel | None = None
+        self._average: Average | None = None
         self.result = network
         if task.average_decay is not None:
-            averaging = get_ema_multi_avg_fn(task.average_decay)
-            self._average = AveragedModel(network, multi_avg_fn=averaging, use_buffers=True)
-            self.result = self._part = self._average.module
+            self._average = Average(network, decay=task.average_decay)
+            self.result = self._average.module
+            self._part = task.select(self.result)
         stream = random.Random(f"{options.seed}/{task.stream}/{ranks.world.rank}")
         torch.manual_seed(stream.getrandbits(63))
         both = {"network": network, "average": self._average}
@@ -298,7 +312,6 @@ class Training(Generic[OptionsT, B]):
             ranks.run_dir,
             task.device,
             num_steps=options.profile if ranks.world.is_main else 0,
-            num_warmup_steps=task.num_warmup_steps,
             say=task.say,
         )
 
@@ -306,6 +319,8 @@ class Training(Generic[OptionsT, B]):
         """Train from the last checkpoint to the last step; gives the last evaluation's figures."""
         task, options, ranks = self._task, self._task.options, self._task.ranks
         position = self.keeper.restore(options.epochs)
+        num_left = 0 if options.evaluate_only else max(0, task.num_steps - position.step)
+        self._profiler.plan(num_left)
         trackers = open_trackers(ranks.run_dir.outputs / "tensorboard", ranks.world, warn=warn)
         figures: dict[str, float] = {}
         with (
@@ -337,24 +352,33 @@ class Training(Generic[OptionsT, B]):
                 is_over = options.evaluate_only or position.step >= task.num_steps
                 if is_over or (position.epoch and not position.batch):
                     average_buffers(self._part, ranks.strategy, ranks.world)
-                    figures = task.evaluate(self._part, guard, position)
+                    with self._memory_of("an evaluation"):
+                        figures = task.evaluate(self._part, guard, position)
                     split = task.main_figure.split
                     progress.on_epoch(position, figures, split=split, shown=task.shown)
                 if is_over:
                     self.num_steps = position.step
                     return figures
-                with self.throughput.training():
+                with self._memory_of("a step"), self.throughput.training():
                     position = self._train_epoch(position, guard)
 
-    def find_batch(self, make: Callable[[int], Part[B]]) -> None:
+    def find_batch(self) -> None:
         """Say the largest batch of which memory holds a step; weights end as they began."""
         task = self._task
         self._model.train()
         found = find_batch(
-            lambda number: self._take_step([make(number)] * task.num_parts, 0.0), least=2
+            lambda number: self._take_step([task.trial(number)] * task.num_parts, 0.0), least=2
         )
         task.say(f"the largest --{task.batch_option.replace('_', '-')} that fits is {found}")
         task.ranks.run_dir.write_summary({"program": task.program, "largest_batch": found})
+
+    def _memory_of(self, what: str) -> contextlib.AbstractContextManager[None]:
+        """Tell the batch where a GPU's memory does not hold what is done inside."""
+        task, option = self._task, self._task.batch_option
+        flag = f"--{option.replace('_', '-')}"
+        number = getattr(task.options, option)
+        hint = f"--find-batch tells the largest {flag} that fits"
+        return memory_told(f"{what} of {flag} {number}", hint=hint)
 
     def _require_weights(self, position: Position) -> None:
         """Raise TrainingError where an evaluation would be of random weights."""
@@ -366,7 +390,7 @@ class Training(Generic[OptionsT, B]):
         """Take one step per global batch that is left of the epoch; each rank computes its part."""
         task = self._task
         self._model.train()
-        parts = task.batches(position)
+        parts = copied_ahead(task.batches(position), task.device)
         while group := self._next_parts(parts):
             with self._parts.step():
                 total, num_right = self._take_step(group, task.rate(position))
@@ -414,7 +438,7 @@ class Training(Generic[OptionsT, B]):
             clip=task.options.clip_norm,
         )
         if self._average is not None:
-            self._average.update_parameters(self._network)
+            self._average.update(self._network)
         return _sum(totals), _sum(right) if right else None
 
     def _alone(self) -> contextlib.AbstractContextManager[None]:

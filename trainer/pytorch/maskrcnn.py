@@ -31,9 +31,12 @@ from trainer.common.options import MAY_CHANGE, parse_options
 from trainer.common.position import Position
 from trainer.common.schedule import Schedule, ScheduleName
 from trainer.common.sharding import shard
-from trainer.data.pictures.coco import CocoPicture, CocoSplit, open_splits, read_split
+from trainer.data.pictures.coco import require_equal_categories
 from trainer.data.pictures.coco_batches import count_batches, grouped_batches, is_flipped
+from trainer.data.pictures.corrupt import CorruptPictures
+from trainer.data.pictures.header import CorruptPicture
 from trainer.data.pictures.predicted import Files, Row
+from trainer.pytorch.coco_cache import CachedPictures, CachedSplit, open_cached
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.loader import num_workers
 from trainer.pytorch.loop import Loss, Part, Task, run
@@ -44,6 +47,7 @@ from trainer.pytorch.maskrcnn_picture import predict
 from trainer.pytorch.networks import NO_WEIGHTS
 from trainer.pytorch.precision import make_sgd
 from trainer.pytorch.program import TorchOptions, run_program
+from trainer.pytorch.transfer import place
 
 # The batch that `--lr` is for, and where the rate falls: after 16 and 22 of 26 epochs.
 LR_BATCH = 16
@@ -87,12 +91,15 @@ class Options(TorchOptions):
         Path | None, "begin from a classifier's weights; `none` begins from random ones", MAY_CHANGE
     ] = None
     evaluate: Annotated[bool, "COCO's figures after each epoch and at the end", MAY_CHANGE] = True
+    max_corrupt: Annotated[
+        int, "corrupt pictures that a rank may meet and skip; 0 skips none", MAY_CHANGE
+    ] = 10
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require_positive("epochs", "max_steps", "batch_per_rank", "lr", "regions_per_image")
         self.require_at_least(32, "image_size")
-        self.require_at_least(0, "warmup_steps", "momentum", "weight_decay")
+        self.require_at_least(0, "warmup_steps", "momentum", "weight_decay", "max_corrupt")
         self.steps_at(1)
         if self.weights and self.backbone_weights:
             message = "--weights hold a backbone: leave out --backbone-weights"
@@ -145,25 +152,27 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
 
     folder: Path
     design: Design
-    training: Sequence[CocoPicture]
-    validation: CocoSplit | None = None
+    training: CachedPictures
+    validation: CachedSplit | None = None
+    corrupt: CorruptPictures
 
     def set_up_cuda(self) -> None:
         """Choose TF32; pictures of many sizes would have kernels tried without end."""
         torch.set_float32_matmul_precision("high")
 
     def prepare(self) -> None:
-        """Open the splits."""
+        """Open the splits; a collective."""
         options = self.options
         self.folder = find_data(options.data, self.ranks.run_dir, seed=options.seed)
-        if options.evaluate:
-            training, self.validation = open_splits(self.folder)
-        else:
-            training = read_split(self.folder, "train2017")
+        self.corrupt = CorruptPictures(options.max_corrupt)
+        training = open_cached(self.folder, "train2017", self.ranks)
+        if options.evaluate and self.has_validation:
+            self.validation = open_cached(self.folder, "val2017", self.ranks)
+            require_equal_categories(training.categories, self.validation.categories, self.folder)
         self.design = Design(
             backbone=options.backbone, image_size=options.image_size, classes=training.classes
         )
-        self.training = tuple(picture for picture in training.pictures if picture.objects)
+        self.training = training.pictures.with_objects()
         if self.num_batches == 0:
             message = (
                 f"{len(self.training)} pictures with objects fill no batch of {self.batch_size}"
@@ -172,6 +181,21 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
         if training.num_unusable and self.ranks.world.is_main:
             left_out = f"{training.num_unusable} objects without area or outline"
             warn(f"{left_out} are left out of training")
+
+    @property
+    def has_validation(self) -> bool:
+        """Whether there are pictures to evaluate on, as in COCO's train2017 alone there are none."""
+        needed = ("val2017", "annotations/instances_val2017.json")
+        missing = [name for name in needed if not (self.folder / name).exists()]
+        if not missing:
+            return True
+        told = f"no `{missing[0]}` in `{self.folder}`"
+        if self.options.evaluate_only:
+            message = f"--evaluate-only: {told}"
+            raise TrainingError(message, hint="a folder that has val2017")
+        if self.ranks.world.is_main:
+            warn(f"{told}: nothing is evaluated, as with --no-evaluate")
+        return False
 
     def build(self) -> nn.Module:
         """Make the network, from the weights that the options name."""
@@ -206,7 +230,7 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
     @functools.cached_property
     def is_wide(self) -> list[bool]:
         """The orientation of each training picture."""
-        return [picture.width >= picture.height for picture in self.training]
+        return self.training.is_wide
 
     @property
     def num_batches(self) -> int:
@@ -250,11 +274,11 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
 
     def batches(self, position: Position) -> Iterator[Part[Sequence[Sample]]]:
         """Yield this rank's pictures, decoded ahead, of each batch that is left of the epoch."""
-        with Reader(num_workers(self.ranks.world, self.device)) as reader:
+        with Reader(num_workers(self.ranks.world, self.device), self.device) as reader:
             for samples in reader.batches(self.reads_left(position)):
                 yield Part(
                     batch=samples,
-                    samples=[sample.picture.id for sample in samples],
+                    samples=[sample.number for sample in samples],
                     num_samples=self.batch_size,
                 )
 
@@ -266,17 +290,33 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
         for batch in itertools.islice(order, position.batch, last):
             yield [
                 functools.partial(
-                    read_sample,
-                    self.training[index],
-                    is_flipped=is_flipped(index, seed=seed, epoch=epoch),
+                    self.read_whole, index, is_flipped=is_flipped(index, seed=seed, epoch=epoch)
                 )
                 for index in shard(batch, self.ranks.world)
             ]
 
+    def read_whole(self, index: int, *, is_flipped: bool) -> Sample:
+        """Read a training picture, or the next one that is not corrupt in its place."""
+        number = len(self.training)
+        for each in range(index, index + number):
+            try:
+                return read_sample(self.training[each % number], is_flipped=is_flipped)
+            except CorruptPicture as error:
+                self.corrupt.skip(error)
+        message = f"none of the {number} training pictures can be decoded"
+        raise TrainingError(message, hint="get the data set again")
+
+    def trial(self, number: int) -> Part[Sequence[Sample]]:
+        """Make a batch of the picture with the most objects, which takes the most memory."""
+        index = int(self.training.num_objects.argmax())
+        sample = place(read_sample(self.training[index], is_flipped=False), self.device)
+        samples = [sample.number] * number
+        return Part(batch=[sample] * number, samples=samples, num_samples=number)
+
     def loss(self, model: nn.Module, part: Part[Sequence[Sample]]) -> Loss:
         """Add up the losses of regions, boxes, classes and masks."""
-        images, targets = zip(*(sample.on(self.device) for sample in part.batch), strict=True)
-        losses = model(list(images), list(targets))
+        images = [sample.image.to(torch.float32).div_(255) for sample in part.batch]
+        losses = model(images, [sample.target for sample in part.batch])
         mean = torch.stack([each.float() for each in losses.values()]).sum()
         return Loss(mean=mean, total=mean.detach() * len(part.samples))
 
@@ -289,6 +329,7 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
             self.validation,
             self.ranks,
             self.device,
+            corrupt=self.corrupt,
             check=lambda: guard.check(position),
             say=self.say,
         )
@@ -304,7 +345,10 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
         return predict(self.options.saved, files, folder, self.device)
 
     def summary(self) -> dict[str, object]:
-        """Give sizes; the speed depends on how many objects a picture has."""
+        """Give sizes, and how often a picture was skipped; a collective.
+
+        The speed depends on how many objects a picture has.
+        """
         options = self.options
         return {
             "backbone": options.backbone,
@@ -312,8 +356,12 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
             "batch_size": self.batch_size,
             "train_images": len(self.training),
             "val_images": len(self.validation.pictures) if self.validation else 0,
-            "boxes_per_image": sum(len(each.objects) for each in self.training)
-            / len(self.training),
+            "boxes_per_image": int(self.training.num_objects.sum()) / len(self.training),
+            "pictures_skipped": int(
+                self.ranks.strategy.sum(
+                    torch.tensor(float(self.corrupt.num_skipped), device=self.device)
+                )
+            ),
         }
 
 

@@ -20,9 +20,13 @@ from pycocotools.cocoeval import COCOeval
 from torch import Tensor, nn
 
 from trainer.data.pictures.coco import CocoPicture, CocoSplit
+from trainer.data.pictures.corrupt import CorruptPictures
+from trainer.data.pictures.header import CorruptPicture
+from trainer.pytorch.coco_cache import CachedSplit
 from trainer.pytorch.loader import num_workers
 from trainer.pytorch.maskrcnn_loading import Reader, read_image
 from trainer.pytorch.strategy import Ranks, Strategy
+from trainer.pytorch.transfer import copied_ahead, fetch
 
 # In the order of COCOeval.stats: precision over IoU 0.50 to 0.95, at 0.50, at 0.75, and by area;
 # recall with 1, 10 and 100 detections a picture, and by area.
@@ -48,29 +52,34 @@ class Found:
 @torch.no_grad()
 def find_objects(network: nn.Module, image: Tensor, device: torch.device) -> Found:
     """Look at one picture of 3 x H x W bytes; the network is in eval mode."""
-    pixels = image.to(device).to(torch.float32).div_(255)
+    pixels = image.to(device, torch.float32).div_(255)
     found = network([pixels])[0]
-    return Found(
-        boxes=found["boxes"].float().cpu(),
-        labels=found["labels"].cpu(),
-        scores=found["scores"].float().cpu(),
-        masks=(found["masks"][:, 0] > MASK_THRESHOLD).cpu(),
+    return fetch(
+        Found(
+            boxes=found["boxes"].float(),
+            labels=found["labels"],
+            scores=found["scores"].float(),
+            masks=found["masks"][:, 0] > MASK_THRESHOLD,
+        ),
+        device,
     )
 
 
 def evaluate(
     network: nn.Module,
-    split: CocoSplit,
+    split: CocoSplit | CachedSplit,
     ranks: Ranks,
     device: torch.device,
     *,
+    corrupt: CorruptPictures,
     check: Callable[[], None],
     say: Callable[[str], None],
 ) -> dict[str, float]:
     """Give COCO's figures over the whole split, on rank 0; nothing on the others. A collective.
 
     Each rank looks at one picture after the other, so that what is found in one does not depend on
-    the number of ranks; the next ones are read meanwhile. `check` is called equally often on all.
+    the number of ranks; the next ones are read meanwhile. In a corrupt one nothing is found. `check` is
+    called equally often on all.
     """
     network.eval()
     world, num_pictures = ranks.world, len(split.pictures)
@@ -78,19 +87,33 @@ def evaluate(
     said_s = time.monotonic()
     # Of each turn this rank has one picture, or none at the end.
     starts = range(0, num_pictures, world.size)
-    own = [split.pictures[start : start + world.size][world.rank :][:1] for start in starts]
-    reads = ([functools.partial(read_image, picture) for picture in mine] for mine in own)
-    with Reader(num_workers(world, device)) as reader:
-        for turn, (mine, images) in enumerate(zip(own, reader.batches(reads), strict=True), 1):
-            for picture, image in zip(mine, images, strict=True):
-                found = find_objects(network, image, device)
-                results += coco_results(found, picture, split.category_ids)
+    own = [[start + world.rank][: start + world.rank < num_pictures] for start in starts]
+    reads = (
+        [functools.partial(_read_whole, split.pictures[place], corrupt) for place in mine]
+        for mine in own
+    )
+    with Reader(num_workers(world, device), device) as reader:
+        copied = copied_ahead(reader.batches(reads), device)
+        for turn, (mine, images) in enumerate(zip(own, copied, strict=True), 1):
+            for place, image in zip(mine, images, strict=True):
+                if image is not None:
+                    found = find_objects(network, image, device)
+                    results += coco_results(found, split.pictures[place], split.category_ids)
             check()
             if time.monotonic() - said_s >= SAY_EVERY_S:
                 said_s = time.monotonic()
                 say(f"evaluated {min(turn * world.size, num_pictures)} of {num_pictures} pictures")
     gathered = gather_results(results, ranks.strategy, device, is_main=world.is_main)
     return coco_figures(split.annotations, gathered) if world.is_main else {}
+
+
+def _read_whole(picture: CocoPicture, corrupt: CorruptPictures) -> Tensor | None:
+    """Decode the picture; None for a corrupt one, which `corrupt` counts."""
+    try:
+        return read_image(picture)
+    except CorruptPicture as error:
+        corrupt.skip(error)
+        return None
 
 
 def coco_results(
@@ -123,10 +146,10 @@ def gather_results(
     """
     data = torch.frombuffer(bytearray(json.dumps(results).encode()), dtype=torch.uint8)
     sizes = strategy.gather(torch.tensor([len(data)], dtype=torch.int64, device=device))
-    num_bytes = [int(size.item()) for size in sizes]
+    num_bytes = torch.cat(sizes).tolist()
     padded = torch.zeros(max(num_bytes), dtype=torch.uint8, device=device)
     padded[: len(data)] = data.to(device)
-    parts = strategy.gather(padded)
+    parts = strategy.gather_to_main(padded)
     if not is_main:
         return []
     return [
@@ -143,7 +166,7 @@ def coco_figures(annotations: Path, results: Sequence[dict[str, Any]]) -> dict[s
     """
     figures: dict[str, float] = {}
     with contextlib.redirect_stdout(io.StringIO()):  # pycocotools prints what it does
-        truth = COCO(str(annotations))
+        truth = _read_truth(annotations, annotations.stat().st_mtime_ns)
         for kind, iou_type in KINDS.items():
             # With a box beside it a mask would be given the box's area.
             other = "segmentation" if kind == "box" else "bbox"
@@ -156,6 +179,12 @@ def coco_figures(annotations: Path, results: Sequence[dict[str, Any]]) -> dict[s
                 if value >= 0:
                     figures[f"{kind}_{name}"] = float(value)
     return figures
+
+
+@functools.lru_cache(maxsize=1)
+def _read_truth(annotations: Path, _changed_ns: int) -> COCO:
+    """Read the annotations once, and not for each evaluation."""
+    return COCO(str(annotations))
 
 
 def _load(truth: COCO, results: list[dict[str, Any]]) -> COCO:

@@ -24,11 +24,14 @@ from trainer.data.pictures.coco import CocoObject, CocoPicture
 from trainer.data.pictures.read_ahead import NUM_AHEAD
 from trainer.data.synthesize.coco import make_default_coco
 from trainer.pytorch.loader import decode
+from trainer.pytorch.transfer import each_tensor, pin
 
 SYNTHETIC = "synthetic"
 NUM_SYNTHETIC_TRAIN, NUM_SYNTHETIC_VAL = 320, 60
 # COCO's pictures have at most 0.4 million pixels, and some dozens of objects.
 MOST_MASK_BYTES = 1 << 30
+# What pycocotools says of an outline that is none.
+UNUSABLE = (KeyError, TypeError, ValueError, OverflowError)
 
 R = TypeVar("R")
 Masks = np.ndarray[tuple[int, int, int], np.dtype[np.uint8]]
@@ -36,17 +39,11 @@ Masks = np.ndarray[tuple[int, int, int], np.dtype[np.uint8]]
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """A picture as 3 x H x W bytes, and what torchvision's detectors take as its target."""
+    """Picture `number` as 3 x H x W bytes, and what torchvision's detectors take as its target."""
 
-    picture: CocoPicture
+    number: int
     image: Tensor
     target: dict[str, Tensor]
-
-    def on(self, device: torch.device) -> tuple[Tensor, dict[str, Tensor]]:
-        """Give both on the device, the picture as floats of 0 to 1."""
-        image = self.image.to(device, non_blocking=True).to(torch.float32).div_(255)
-        target = {key: value.to(device, non_blocking=True) for key, value in self.target.items()}
-        return image, target
 
 
 def find_data(data: str | None, run_dir: RunDir, *, seed: int) -> Path:
@@ -84,7 +81,7 @@ def read_sample(picture: CocoPicture, *, is_flipped: bool) -> Sample:
         boxes[:, [0, 2]] = picture.width - boxes[:, [2, 0]]
     labels = torch.tensor([each.label for each in picture.objects], dtype=torch.int64)
     target = {"boxes": boxes, "labels": labels, "masks": torch.from_numpy(masks)}
-    return Sample(picture=picture, image=image, target=target)
+    return Sample(number=picture.id, image=image, target=target)
 
 
 def draw_masks(picture: CocoPicture) -> Masks:
@@ -97,19 +94,29 @@ def draw_masks(picture: CocoPicture) -> Masks:
     masks = np.zeros((len(picture.objects), picture.height, picture.width), dtype=np.uint8)
     for number, each in enumerate(picture.objects):
         try:
-            masks[number] = run_lengths.decode(_code(each, picture))
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            message = (
-                f"annotation {each.annotation} of {picture.path.name} has a bad outline: {error}"
-            )
-            raise TrainingError(
-                message, hint="polygons, or {size, counts} of this picture"
-            ) from None
+            masks[number] = run_lengths.decode(encode_outline(each, picture))
+        except UNUSABLE as error:
+            raise _bad_outline(each, picture, error) from None
     return masks
 
 
+def encode_outline(each: CocoObject, picture: CocoPicture) -> dict[str, Any]:
+    """Encode the object's outline as pycocotools' compressed run-length code.
+
+    Raises TrainingError for an outline that is none.
+    """
+    try:
+        return _code(each, picture)
+    except UNUSABLE as error:
+        raise _bad_outline(each, picture, error) from None
+
+
+def _bad_outline(each: CocoObject, picture: CocoPicture, error: Exception) -> TrainingError:
+    message = f"annotation {each.annotation} of {picture.path.name} has a bad outline: {error}"
+    return TrainingError(message, hint="polygons, or {size, counts} of this picture")
+
+
 def _code(each: CocoObject, picture: CocoPicture) -> dict[str, Any]:
-    """Encode the object's outline as pycocotools' compressed run-length code."""
     outline, height, width = each.outline, picture.height, picture.width
     if isinstance(outline, Sequence):
         polygons = [polygon.tolist() for polygon in outline]
@@ -120,20 +127,27 @@ def _code(each: CocoObject, picture: CocoPicture) -> dict[str, Any]:
 
 
 class Reader:
-    """Threads that read ahead; leaving its `with` block ends them, whatever they have begun."""
+    """Threads that read ahead; leaving its `with` block ends them, whatever they have begun.
 
-    def __init__(self, num_threads: int) -> None:
+    Tensors are pinned there where `device` is a GPU.
+    """
+
+    def __init__(self, num_threads: int, device: torch.device) -> None:
         self._pool = ThreadPoolExecutor(num_threads, thread_name_prefix="coco")
+        self._device = device
 
     def batches(self, batches: Iterable[Sequence[Callable[[], R]]]) -> Iterator[list[R]]:
         """Give what each batch's readers give, in order; some batches are read ahead."""
         begun: deque[list[Future[R]]] = deque()
         for batch in batches:
-            begun.append([self._pool.submit(read) for read in batch])
+            begun.append([self._pool.submit(self._read, read) for read in batch])
             if len(begun) > NUM_AHEAD:
                 yield [each.result() for each in begun.popleft()]
         while begun:
             yield [each.result() for each in begun.popleft()]
+
+    def _read(self, read: Callable[[], R]) -> R:
+        return each_tensor(read(), lambda tensor: pin(tensor, self._device))
 
     def __enter__(self) -> Self:
         return self

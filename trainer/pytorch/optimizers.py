@@ -10,6 +10,9 @@ from torch.optim import Optimizer
 
 from trainer.pytorch.precision import make_sgd
 
+# Torch has no public names for the kernels of many tensors that its own optimizers use.
+_divide, _norms = torch._foreach_div, torch._foreach_norm  # noqa: SLF001
+
 OptimizerName = Literal["sgd", "adamw", "lamb"]
 
 
@@ -23,13 +26,14 @@ def make_optimizer(
 ) -> Optimizer:
     """Make the optimizer of these parameter groups, which carry their weight decay.
 
-    `momentum` is SGD's. Sources: Loshchilov and Hutter 2017, arXiv 1711.05101 (AdamW); You et al.
+    `momentum` is SGD's. LAMB is not fused, so that fp16's scaler asks the device in each step whether
+    gradients overflowed, for which the host waits. Sources: Loshchilov and Hutter 2017, arXiv 1711.05101 (AdamW); You et al.
     2019, arXiv 1904.00962 (LAMB).
     """
     if name == "sgd":
         return make_sgd(groups, lr=lr, momentum=momentum, scaler=scaler)
     if name == "adamw":
-        return torch.optim.AdamW(groups, lr=lr, fused=scaler is None)
+        return torch.optim.AdamW(groups, lr=lr, fused=True)
     return Lamb(groups, lr=lr)
 
 
@@ -58,26 +62,38 @@ class Lamb(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    self._update(parameter, group)
+            learning = [each for each in group["params"] if each.grad is not None]
+            if learning:
+                self._update(learning, group)
         return loss
 
-    def _update(self, parameter: torch.Tensor, group: dict[str, Any]) -> None:
-        state, (beta1, beta2) = self.state[parameter], group["betas"]
+    def _update(self, parameters: list[torch.Tensor], group: dict[str, Any]) -> None:
+        """Update a group's tensors together: a kernel for many, where one alone would cost as much."""
+        beta1, beta2 = group["betas"]
+        states = [self._state(each) for each in parameters]
+        means, squares = ([state[name] for state in states] for name in ("mean", "square"))
+        gradients = [each.grad for each in parameters]
+        torch._foreach_lerp_(means, gradients, 1 - beta1)
+        torch._foreach_mul_(squares, beta2)
+        torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
+        unbiased = _divide(squares, [1 - beta2 ** state["step"] for state in states])
+        torch._foreach_sqrt_(unbiased)
+        torch._foreach_add_(unbiased, group["eps"])
+        updates = _divide(means, [1 - beta1 ** state["step"] for state in states])
+        torch._foreach_div_(updates, unbiased)
+        if group["weight_decay"]:
+            torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
+            ours, theirs = (torch.stack(list(_norms(each))) for each in (parameters, updates))
+            ratios = torch.where((ours > 0) & (theirs > 0), ours / theirs, torch.ones_like(ours))
+            torch._foreach_mul_(updates, list(ratios.unbind()))
+        torch._foreach_sub_(parameters, updates, alpha=group["lr"])
+
+    def _state(self, parameter: torch.Tensor) -> dict[str, Any]:
+        """Give what is kept of a tensor, for its next step."""
+        state: dict[str, Any] = self.state[parameter]
         if not state:
             state["step"] = 0
             state["mean"] = torch.zeros_like(parameter)
             state["square"] = torch.zeros_like(parameter)
         state["step"] += 1
-        mean, square = state["mean"], state["square"]
-        mean.lerp_(parameter.grad, 1 - beta1)
-        square.mul_(beta2).addcmul_(parameter.grad, parameter.grad, value=1 - beta2)
-        unbiased = (square / (1 - beta2 ** state["step"])).sqrt_().add_(group["eps"])
-        update = mean / (1 - beta1 ** state["step"]) / unbiased
-        if group["weight_decay"]:
-            update.add_(parameter, alpha=group["weight_decay"])
-            ours, theirs = parameter.norm(), update.norm()
-            ratio = torch.where((ours > 0) & (theirs > 0), ours / theirs, torch.ones_like(ours))
-            update.mul_(ratio)
-        parameter.sub_(update, alpha=group["lr"])
+        return state

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Siz
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Protocol, cast
+from urllib.parse import quote, unquote
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, default_collate
 
 from trainer.common.errors import TrainingError
 from trainer.common.metrics import MainFigure
@@ -23,8 +24,11 @@ from trainer.common.options import MAY_CHANGE, parse_options
 from trainer.common.position import Position
 from trainer.common.schedule import Schedule, ScheduleName
 from trainer.common.sharding import rank_batches, shard
+from trainer.data.pictures.corrupt import CorruptPictures
+from trainer.data.pictures.header import CorruptPicture
 from trainer.data.pictures.predicted import Files, Row
 from trainer.pytorch.guard import Guard
+from trainer.pytorch.loader import num_workers
 from trainer.pytorch.loop import Loss, Part, Task, run
 from trainer.pytorch.model_file import load_model
 from trainer.pytorch.networks import parameter_groups
@@ -32,7 +36,10 @@ from trainer.pytorch.optimizers import OptimizerName, make_optimizer
 from trainer.pytorch.precision import autocast
 from trainer.pytorch.program import TorchOptions, run_program
 from trainer.pytorch.strategy import Ranks
+from trainer.pytorch.transfer import copied_ahead
 
+# Each costs a fork in each epoch.
+MOST_WORKERS = 4
 # What a network takes and is to give, for one batch.
 Pair = tuple[Tensor, Tensor]
 
@@ -75,12 +82,19 @@ class Options(TorchOptions):
     warmup_steps: Annotated[int, "steps in which the learning rate rises"] = 0
     momentum: Annotated[float, "momentum of SGD"] = 0.9
     weight_decay: Annotated[float, "weight decay; none for norms and biases"] = 0.0
-    workers: Annotated[int, "processes that load samples, per rank", MAY_CHANGE] = 0
+    max_corrupt: Annotated[
+        int, "corrupt samples that a rank may meet and skip; 0 skips none", MAY_CHANGE
+    ] = 10
+    workers: Annotated[
+        int | None, "processes that load samples, per rank (default: a few for a GPU)", MAY_CHANGE
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require_positive("batch_size", "lr")
-        self.require_at_least(0, "warmup_steps", "momentum", "weight_decay", "workers")
+        self.require_at_least(
+            0, "warmup_steps", "momentum", "weight_decay", "workers", "max_corrupt"
+        )
 
     @property
     def hint(self) -> str:
@@ -99,6 +113,7 @@ class OwnTask(Task[Options, Pair]):
 
     train: Samples
     val: Samples
+    corrupt: CorruptPictures
 
     def __init__(self, options: Options, ranks: Ranks, own: Own) -> None:
         """Take the user's own part."""
@@ -110,6 +125,7 @@ class OwnTask(Task[Options, Pair]):
     def prepare(self) -> None:
         """Open both sets; raises TrainingError where one is too small."""
         self.train, self.val = self._own.data(self.options.seed)
+        self.corrupt = CorruptPictures(self.options.max_corrupt)
         size, num_ranks = self.options.batch_size, self.ranks.world.size
         if size % num_ranks:
             message = f"--batch-size {size} cannot be shared equally by {num_ranks} ranks"
@@ -167,6 +183,13 @@ class OwnTask(Task[Options, Pair]):
         for pair, samples in self._load(self.train, list(mine)):
             yield Part(batch=pair, samples=samples, num_samples=size)
 
+    def trial(self, number: int) -> Part[Pair]:
+        """Make a batch of the first samples, again and again where there are fewer."""
+        samples = [place % len(self.train) for place in range(number)]
+        inputs, targets = default_collate([self.train[place] for place in samples])
+        pair = (inputs.to(self.device), targets.to(self.device))
+        return Part(batch=pair, samples=samples, num_samples=number)
+
     def loss(self, model: nn.Module, part: Part[Pair]) -> Loss:
         """Compute the user's loss."""
         inputs, targets = part.batch
@@ -183,7 +206,8 @@ class OwnTask(Task[Options, Pair]):
         # smaller last batch lacks count for nothing.
         mine = [shard(batch, self.ranks.world) or batch[:1] for batch in batches]
         totals: dict[str, Tensor] = {}
-        for batch, (pair, samples) in zip(batches, self._load(self.val, mine), strict=True):
+        loaded = copied_ahead(self._load(self.val, mine), self.device)
+        for batch, (pair, samples) in zip(batches, loaded, strict=True):
             is_spare = not shard(batch, self.ranks.world)
             with autocast(self.options.precision, self.device):
                 outputs = part(pair[0])
@@ -217,27 +241,68 @@ class OwnTask(Task[Options, Pair]):
             yield {"file": files.shown(index), **self._own.predict(network, path, folder)}
 
     def summary(self) -> dict[str, object]:
-        """Give the sizes of batch and sets."""
+        """Give the sizes of batch and sets, and how often a sample was skipped; a collective."""
+        skipped = torch.tensor(float(self.corrupt.num_skipped), device=self.device)
         return {
             "batch_size": self.options.batch_size,
             "train_samples": len(self.train),
             "val_samples": len(self.val),
+            "samples_skipped": int(self.ranks.strategy.sum(skipped)),
         }
 
+    @property
+    def num_workers(self) -> int:
+        """Processes that load: for a GPU, so that it computes meanwhile; none beside a CPU's threads."""
+        if self.options.workers is not None:
+            return self.options.workers
+        if self.device.type == "cpu":
+            return 0
+        return min(MOST_WORKERS, num_workers(self.ranks.world, self.device))
+
     def _load(self, data: Samples, order: Iterable[list[int]]) -> Iterator[tuple[Pair, list[int]]]:
-        """Give the samples of each list as one pair on the device."""
+        """Give the samples of each list as one pair in memory, pinned where the device is a GPU."""
         order = list(order)
         loader: DataLoader[Any] = DataLoader(
-            cast("Dataset[Any]", data),
+            cast("Dataset[Any]", WholeSamples(data)),
             batch_sampler=order,
-            num_workers=self.options.workers,
+            num_workers=self.num_workers,
             pin_memory=self.device.type == "cuda",
             # Its own draw would move the generator that dropout draws from.
             generator=torch.Generator().manual_seed(self.options.seed),
         )
-        for (inputs, targets), samples in zip(loader, order, strict=True):
-            pair = (
-                inputs.to(self.device, non_blocking=True),
-                targets.to(self.device, non_blocking=True),
-            )
-            yield pair, samples
+        for (inputs, targets, told), samples in zip(loader, order, strict=True):
+            for line in "\n".join(told).split():
+                number, _, reason = line.partition(":")
+                self.corrupt.skip(CorruptPicture(number, unquote(reason)))
+            yield (inputs, targets), samples
+
+
+@dataclass(frozen=True)
+class WholeSamples:
+    """A data set with the next sample in place of a corrupt one.
+
+    Each has a third part: a line of `INDEX:REASON`, quoted as in a URL, for each one that was passed
+    over. It may come from another process, which does not count them.
+    """
+
+    data: Samples
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor, str]:
+        """Give the sample; what is no fault of its bytes is raised."""
+        told: list[str] = []
+        for number in range(index, index + len(self.data)):
+            place = number % len(self.data)
+            try:
+                given, target = self.data[place]
+            except (CorruptPicture, OSError) as error:
+                # Pillow's errors of a file that it cannot read to its end have no number.
+                if getattr(error, "errno", None) is not None:
+                    raise
+                told.append(f"{place}:{quote(getattr(error, 'reason', str(error)))}")
+                continue
+            return given, target, "\n".join(told)
+        message = f"none of the {len(self.data)} samples can be decoded"
+        raise TrainingError(message, hint="get the data set again")

@@ -32,12 +32,19 @@ def make_sgd(
     momentum: float,
     scaler: torch.amp.GradScaler | None,
 ) -> torch.optim.SGD:
-    """Make the optimizer, fused where that is safe.
+    """Make the optimizer, fused: it skips a step whose gradients overflowed without the host's waiting.
 
     A fused SGD makes its first momentum of uninitialised memory where the scaler skips its first
-    step (torch 2.15, torch/optim/sgd.py); https://github.com/LibreYOLO/libreyolo/pull/771 met it.
+    step (torch 2.15, torch/optim/sgd.py; https://github.com/LibreYOLO/libreyolo/pull/771 met it): with
+    a scaler it begins with zeros, which come to the same. Horovod makes the optimizer again from its
+    groups, without them; there the scaler waits, and skips the call.
     """
-    return torch.optim.SGD(parameters, lr=lr, momentum=momentum, fused=scaler is None)
+    made = torch.optim.SGD(parameters, lr=lr, momentum=momentum, fused=True)
+    if scaler is not None and momentum:
+        for group in made.param_groups:
+            for parameter in group["params"]:
+                made.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+    return made
 
 
 def take_step(

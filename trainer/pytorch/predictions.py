@@ -12,6 +12,7 @@ from trainer.data.pictures.grid import Prediction
 from trainer.data.pictures.splits import Pictures
 from trainer.pytorch.loader import Source, normalise
 from trainer.pytorch.precision import PrecisionName, autocast
+from trainer.pytorch.transfer import copied_ahead
 
 BATCH = 32
 
@@ -26,8 +27,10 @@ def picture_shares(
     """
     network.eval()
     order = [samples[start : start + BATCH] for start in range(0, len(samples), BATCH)]
-    for batch in source.batches(order, lambda _, *size: center_crop(*size)):
-        with autocast(precision, batch.images.device):
+    device = next(network.parameters()).device
+    pictures = source.batches(order, lambda _, *size: center_crop(*size))
+    for batch in copied_ahead(pictures, device):
+        with autocast(precision, device):
             scores = network(normalise(batch.images)).float()
         yield from zip(batch.samples, scores.softmax(dim=1).cpu(), strict=True)
 

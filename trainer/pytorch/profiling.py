@@ -15,13 +15,17 @@ from trainer.common.rundir import RunDir
 from trainer.common.whole_file import write_whole
 
 NUM_KERNELS = 10
+# Steps that try kernels and fill caches.
+NUM_WARMUP = 10
 
 
 class Profiler:
     """Profiles `num_steps` of rank 0 after a warm-up, and writes them to the output `profile`.
 
-    `step` is called after each step. Where the training ends before, what there is by then is written.
-    A profile that cannot be written is told by a warning; training goes on.
+    `plan` is called before, with the steps that are to be taken: where they are few, the warm-up is
+    shorter. `step` is called after each step. Where the training ends before, what there is by then is
+    written. A profile that cannot be written is told by a warning, as is one of no step; training goes
+    on.
     """
 
     def __init__(
@@ -30,16 +34,22 @@ class Profiler:
         device: torch.device,
         *,
         num_steps: int,
-        num_warmup_steps: int,
         say: Callable[[str], None],
     ) -> None:
         self._run_dir = run_dir
         self._device = device
         self._num_steps = num_steps
-        self._num_warmup_steps = num_warmup_steps
+        self._num_warmup_steps = 0
         self._say = say
         self._seen = 0
         self._profile: profile | None = None
+
+    def plan(self, num_left: int) -> None:
+        """Choose the warm-up of a training of so many steps: at most NUM_WARMUP."""
+        self._num_warmup_steps = min(NUM_WARMUP, max(0, num_left - self._num_steps))
+        if self._num_steps and not num_left:
+            warn("--profile: no step is left to take, so there is none to profile")
+            self._num_steps = 0
 
     def __enter__(self) -> Self:
         """Begin at once where there is no warm-up."""

@@ -30,6 +30,9 @@ class TorchOptions(ModelOptions):
     sync_batch_norm: Annotated[
         bool, "batch norms see the samples of all ranks, not of their own alone"
     ] = False
+    find_batch: Annotated[
+        bool, "tell the largest batch of a step that a GPU's memory holds; do not train", MAY_CHANGE
+    ] = False
     dist_backend: Annotated[
         Backend | None, "backend by which DDP's ranks communicate", MAY_CHANGE
     ] = None

@@ -76,6 +76,10 @@ class Strategy(Protocol):
         """Give every rank's tensor, in the order of ranks; all have the same shape."""
         ...
 
+    def gather_to_main(self, tensor: Tensor) -> list[Tensor]:
+        """Give rank 0 every rank's tensor, in the order of ranks, and the others none of them."""
+        ...
+
     def barrier(self) -> None:
         """Wait until every rank is here."""
         ...
@@ -176,6 +180,10 @@ class Single:
         """Give the one tensor there is."""
         return [tensor]
 
+    def gather_to_main(self, tensor: Tensor) -> list[Tensor]:
+        """Give the one tensor there is."""
+        return [tensor]
+
     def barrier(self) -> None:
         """Do nothing: there are no other ranks."""
 
@@ -250,6 +258,11 @@ class Horovod:
         """Gather along a new first dimension."""
         return list(self._hvd.allgather(tensor.unsqueeze(0)))
 
+    def gather_to_main(self, tensor: Tensor) -> list[Tensor]:
+        """Gather everywhere, as Horovod has no other way, and let go of it on the other ranks."""
+        parts = self.gather(tensor)
+        return parts if self._hvd.rank() == 0 else []
+
     def barrier(self) -> None:
         """Wait in a collective of its own."""
         self._hvd.barrier()
@@ -273,13 +286,12 @@ class Ddp:
             message = "--dist-backend nccl is for GPUs, and this rank computes on the CPU"
             raise TrainingError(message, hint="--dist-backend gloo, or --device cuda")
         try:
-            meeting = _meeting(world)
+            store = _meet(world)
             # Before the first collective: over two backends it would never end.
-            if "store" in meeting:
-                _agree_on_device(meeting["store"], device, world)
+            _agree_on_device(store, device, world)
             distributed.init_process_group(
                 backend,
-                **meeting,
+                store=store,
                 rank=world.rank,
                 world_size=world.size,
                 timeout=timedelta(seconds=world.collective_timeout_s),
@@ -331,6 +343,14 @@ class Ddp:
         distributed.all_gather(parts, tensor)
         return parts
 
+    def gather_to_main(self, tensor: Tensor) -> list[Tensor]:
+        """Gather into one tensor per rank, on rank 0 alone."""
+        is_main = distributed.get_rank() == 0
+        number = distributed.get_world_size() if is_main else 0
+        parts = [torch.empty_like(tensor) for _ in range(number)]
+        distributed.gather(tensor, parts if is_main else None, dst=0)
+        return parts
+
     def barrier(self) -> None:
         """Wait in a collective of its own."""
         distributed.barrier()
@@ -341,20 +361,24 @@ class Ddp:
             distributed.destroy_process_group()
 
 
-def _meeting(world: World) -> dict[str, Any]:
-    """Give init_process_group's arguments to find the other ranks."""
+def _meet(world: World) -> distributed.Store:
+    """Open the store through which the ranks find each other, where World says."""
     if world.url is None:
         if world.size > 1:
             message = "neither --dist-url nor MASTER_ADDR and MASTER_PORT say where ranks meet"
             raise TrainingError(message, hint="start it with `launch run` or torchrun")
-        return {"store": distributed.HashStore()}
+        return distributed.HashStore()
     url = world.store or world.url
     if url.startswith("tcp:"):
-        return {"store": _open_store(world, url)}
+        return _open_store(world, url)
     if world.url.startswith("file:") and not Path(urlsplit(world.url).path).parent.is_dir():
         message = f"rank {world.rank} cannot meet the others at {world.url}: no such folder"
         raise TrainingError(message, hint="a folder that all ranks share")
-    return {"init_method": world.url}
+    found = distributed.rendezvous(
+        world.url, rank=world.rank, world_size=world.size, timeout=MEETING_TIMEOUT
+    )
+    store: distributed.Store = next(found)[0]
+    return store
 
 
 def _agree_on_device(store: distributed.Store, device: torch.device, world: World) -> None:

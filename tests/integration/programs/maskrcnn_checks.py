@@ -22,6 +22,7 @@ from trainer.common.preemption import Notice
 from trainer.common.rundir import RunDir
 from trainer.common.world import World
 from trainer.data.pictures.coco import CocoObject, CocoPicture, CocoSplit, read_split
+from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.pytorch import maskrcnn
 from trainer.pytorch.maskrcnn_evaluation import FIGURES, coco_figures, evaluate
 from trainer.pytorch.maskrcnn_loading import read_sample
@@ -97,7 +98,15 @@ def own_figures(split: CocoSplit, answers: list[dict[str, torch.Tensor]]) -> dic
         run_dir=RunDir.from_environment(),
         notice=Notice(),
     )
-    return evaluate(Oracle(answers), split, ranks, CPU, check=lambda: None, say=print)
+    return evaluate(
+        Oracle(answers),
+        split,
+        ranks,
+        CPU,
+        corrupt=CorruptPictures(0),
+        check=lambda: None,
+        say=print,
+    )
 
 
 def peer_figures(split: CocoSplit, answers: list[dict[str, torch.Tensor]]) -> dict[str, float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import random
@@ -11,19 +13,20 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from trainer.common.errors import TrainingError, out_of_memory
+from trainer.common.errors import TrainingError
 from trainer.common.options import parse_options
 from trainer.common.preemption import Notice
 from trainer.common.program import RanksOf
 from trainer.common.rundir import RunDir
 from trainer.common.world import World
-from trainer.pytorch import classifier
+from trainer.pytorch import classifier, own
 from trainer.pytorch.find_batch import find_batch, largest_that_fits
 from trainer.pytorch.guard import require_whole_sums
 from trainer.pytorch.labels import LOSSES, mix
 from trainer.pytorch.loop import run
 from trainer.pytorch.networks import build_network
-from trainer.pytorch.optimizers import Lamb
+from trainer.pytorch.optimizers import Lamb, make_optimizer
+from trainer.pytorch.precision import take_step
 from trainer.pytorch.rand_augment import CHANGES, rand_augment
 from trainer.pytorch.strategy import make_strategy
 
@@ -40,6 +43,25 @@ def lamb() -> object:
         decaying.grad, plain.grad = (torch.tensor(each) for each in gradients)
         optimizer.step()
     return [decaying.tolist(), plain.tolist()]
+
+
+def scaled() -> object:
+    """Three steps under a scaler, the first of which overflows, and two without it."""
+    found = {}
+    for name in ("sgd", "adamw"):
+        for scaler in (torch.amp.GradScaler("cpu"), None):
+            weights = nn.Parameter(torch.tensor([3.0, 4.0]))
+            optimizer = make_optimizer(
+                name, [{"params": [weights]}], lr=0.1, momentum=0.9, scaler=scaler
+            )
+            for gradients in ((float("inf"), 1.0), (0.5, -1.0), (0.25, 0.5)):
+                if scaler is None and gradients[0] > 1:
+                    continue
+                scale = 1.0 if scaler is None else scaler.scale(torch.ones(())).item()
+                weights.grad = torch.tensor(gradients) * scale
+                take_step(optimizer, strategy=make_strategy("single", World()), scaler=scaler)
+            found[f"{name}, {'scaled' if scaler else 'plain'}"] = weights.tolist()
+    return found
 
 
 def losses() -> object:
@@ -129,12 +151,11 @@ def searched() -> object:
     def never(_number: int) -> None:
         raise torch.OutOfMemoryError
 
-    told = [str(out_of_memory("batch_per_rank", 64, hint="it"))]
-    told.append(str(out_of_memory("batch_size", 64, hint="")))
+    told = ""
     try:
         find_batch(never, least=2)
     except TrainingError as error:
-        told.insert(0, str(error))
+        told = str(error)
     return {"held": held, "tried": tried, "told": told}
 
 
@@ -147,11 +168,17 @@ class Small(nn.Module):
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Compute the scores."""
-        if len(images) > self.room:
+        if len(images) > (self.room if self.training else self.room_to_evaluate):
             raise torch.OutOfMemoryError
         return self.layers(images)
 
-    room = 5
+    room = room_to_evaluate = 5
+
+    def to(self, *given: object, **named: object) -> Small:
+        """Move to the device, which holds the network or does not."""
+        if not self.room:
+            raise torch.OutOfMemoryError
+        return super().to(*given, **named)
 
 
 def beyond_memory() -> object:
@@ -178,15 +205,18 @@ def beyond_memory() -> object:
         class OnGpu(classifier.Classifier):
             """As if it were on a GPU."""
 
-            def trial(self) -> object:
-                return self.noise if self.options.find_batch else None
+            def require_one_gpu(self) -> None:
+                """Take it for one."""
 
         for name, kind, room, more in (
             ("on a CPU", classifier.Classifier, 5, True),
             ("search", OnGpu, 5, True),
             ("train", OnGpu, 1, False),
+            ("to", OnGpu, 0, False),
+            ("evaluate", OnGpu, 5, False),
         ):
             Small.room = room
+            Small.room_to_evaluate = 1 if name == "evaluate" else room
             task = kind(replace(options, find_batch=more), ranks, "small", build)
             lines: list[str] = []
             task.say = lines.append
@@ -198,7 +228,68 @@ def beyond_memory() -> object:
     return said
 
 
-CHECKS = (lamb, losses, mixed, votes, networks, changed, searched, beyond_memory)
+class Torn:
+    """Samples of an own training, the third of which is cut off and the seventh not there."""
+
+    def __init__(self, number: int, missing: int = -1) -> None:
+        self.number, self.missing = number, missing
+
+    def __len__(self) -> int:
+        return self.number
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        if index == 2:
+            message = "image file is truncated"
+            raise OSError(message)
+        if index == self.missing:
+            raise FileNotFoundError(2, "No such file", "7.png")
+        return torch.full((4,), float(index)), torch.zeros(1)
+
+
+def torn() -> object:
+    """What an own training makes of samples that cannot be read, in this process and in two others."""
+    own_ = own.Own(
+        name="torn",
+        build=lambda: nn.Linear(4, 1),
+        data=lambda _: (Torn(8), Torn(4)),
+        loss=nn.functional.mse_loss,
+        figures=lambda outputs, targets: {"close": (outputs - targets).abs()[:, 0]},
+        main="close",
+    )
+    found: dict[str, object] = {}
+    for workers, most in ((0, 5), (2, 5), (0, 0)):
+        given = ["--batch-size", "4", "--epochs", "1", "--workers", str(workers), "--lr", "1e-9"]
+        options = parse_options(own.Options, [*given, "--max-corrupt", str(most)])
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            world = World()
+            ranks = RanksOf(
+                world=world,
+                strategy=make_strategy("single", world),
+                run_dir=RunDir.from_environment({}),
+                notice=Notice(),
+            )
+            task = own.OwnTask(options, ranks, own_)
+            task.say = lambda _: None
+            try:
+                with (
+                    contextlib.redirect_stdout(io.StringIO()),
+                    contextlib.redirect_stderr(io.StringIO()) as said,
+                ):
+                    run(task)
+                found[f"{workers}/{most}"] = [task.summary()["samples_skipped"], said.getvalue()]
+            except TrainingError as error:
+                found[f"{workers}/{most}"] = str(error)
+    whole = own.WholeSamples(Torn(8, missing=6))
+    found["place"] = [whole[2][0].tolist(), whole[3][2]]
+    try:
+        whole[6]
+    except FileNotFoundError as error:
+        found["missing"] = error.filename
+    return found
+
+
+CHECKS = (torn, lamb, scaled, losses, mixed, votes, networks, changed, searched, beyond_memory)
 
 if __name__ == "__main__":
     print(json.dumps({each.__name__: each() for each in CHECKS}))

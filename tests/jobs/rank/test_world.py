@@ -184,6 +184,7 @@ def test_command_sees_the_contract_and_what_the_job_sets_itself() -> None:
         "PYTHONFAULTHANDLER": "1",
         "OMP_NUM_THREADS": "3",
         "CUDA_VISIBLE_DEVICES": "1",
+        "TRAINYARD_NODE_GPUS": "1",
     }
     elastic = {"TORCHELASTIC_RESTART_COUNT": "0"}
     seen = rank_environment(elastic, World(5, 8, 1, 4, 1, "a", "1"), RankJob("/runs/a", ["true"]))
@@ -204,3 +205,4 @@ def test_command_sees_the_contract_and_what_the_job_sets_itself() -> None:
     chosen = {"OMP_NUM_THREADS": "7", "CUDA_VISIBLE_DEVICES": "3"}
     seen = rank_environment(chosen, world, job)
     assert {name: seen[name] for name in chosen} == chosen
+    assert "TRAINYARD_NODE_GPUS" not in seen

@@ -45,7 +45,8 @@ def test_hidden_gpus_and_none_at_all_are_no_error(hidden):
         # A launcher that shows each rank its own.
         (3, 1, 4, {"CUDA_VISIBLE_DEVICES": "3"}, 0),
         (3, 1, 4, {}, 0),
-        # Told to share.
+        # Told to share, by a user; the supervisor gave the node other ones.
+        (3, 2, 4, {"CUDA_VISIBLE_DEVICES": "0,1", "TRAINYARD_NODE_GPUS": "2,3"}, 1),
         (3, 2, 2, {"CUDA_VISIBLE_DEVICES": "0,1"}, 1),
     ],
 )
@@ -60,6 +61,19 @@ def test_ranks_that_would_share_a_gpu_unasked_are_refused():
         place_on_gpu(world, {}, num_visible=4, num_gpus=4)
     with pytest.raises(TrainingError, match=r"would share 1"):
         place_on_gpu(World(size=2, local_size=2), {}, num_visible=1, num_gpus=1)
+    # One of four is lost: ranks 0 and 3 would meet on another.
+    four = World(rank=3, size=4, local_rank=3, local_size=4)
+    with pytest.raises(TrainingError, match=r"4 ranks of this node would share 3 of its GPUs"):
+        place_on_gpu(four, {}, num_visible=3, num_gpus=4)
+
+
+@pytest.mark.parametrize("given", ["0", "0,1"])
+def test_gpus_that_the_supervisor_chose_for_a_node_are_not_told_to_be_shared(given):
+    four = World(rank=3, size=4, local_rank=3, local_size=4)
+    environ = {"CUDA_VISIBLE_DEVICES": given, "TRAINYARD_NODE_GPUS": given}
+    number = len(given.split(","))
+    with pytest.raises(TrainingError, match=f"4 ranks of this node would share {number}"):
+        place_on_gpu(four, environ, num_visible=number, num_gpus=8)
 
 
 def test_ranks_on_another_kind_of_device_than_rank_0_are_named():

@@ -74,12 +74,19 @@ class CocoSplit:
 def open_splits(folder: Path) -> tuple[CocoSplit, CocoSplit]:
     """Read training and validation split; raises TrainingError where they do not fit each other."""
     train, val = read_split(folder, "train2017"), read_split(folder, "val2017")
-    if train.categories != val.categories:
-        odd = sorted(set(train.categories.items()) ^ set(val.categories.items()))[:5]
+    require_equal_categories(train.categories, val.categories, folder)
+    return train, val
+
+
+def require_equal_categories(
+    train: Mapping[int, str], val: Mapping[int, str], folder: Path
+) -> None:
+    """Raise TrainingError where one of the splits has categories that the other lacks."""
+    if train != val:
+        odd = sorted(set(train.items()) ^ set(val.items()))[:5]
         shown = ", ".join(f"{number} {name}" for number, name in odd)
         message = f"train2017 and val2017 of `{folder}` have other categories: {shown} in one only"
         raise TrainingError(message, hint="both files list the same `categories`")
-    return train, val
 
 
 def read_split(folder: Path, split: SplitName) -> CocoSplit:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
+from trainer.common.epoch_order import BEGIN_AT, begin_order, epoch_order
+
 
 def count_batches(is_wide: Sequence[bool], batch_size: int) -> int:
     """Give the number of batches of every epoch: only whole ones."""
@@ -23,10 +25,11 @@ def grouped_batches(
     The order depends on seed and epoch only. What fills no batch is left out, other pictures each
     epoch; no picture comes twice.
     """
-    order = list(range(len(is_wide)))
-    random.Random(f"{seed}/{epoch}").shuffle(order)
+    order = epoch_order(len(is_wide), seed=seed, epoch=epoch)
     filling: dict[bool, list[int]] = {True: [], False: []}
-    for index in order:
+    for place, index in enumerate(order):
+        if place == int(BEGIN_AT * len(order)):
+            begin_order(len(order), seed=seed, epoch=epoch + 1)
         batch = filling[is_wide[index]]
         batch.append(index)
         if len(batch) == batch_size:

@@ -1,0 +1,45 @@
+"""Keeps the moving average of a network's weights."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+
+class Average(nn.Module):
+    """The moving average of a network's parameters and buffers, as the network `module`.
+
+    Source: Polyak and Juditsky 1992. As torch.optim.swa_utils.AveragedModel, whose names checkpoints
+    have; that one copies its counter to the device in each update, for which the host waits.
+    """
+
+    n_averaged: Tensor
+
+    def __init__(self, network: nn.Module, *, decay: float) -> None:
+        super().__init__()
+        self.module = copy.deepcopy(network)
+        self.register_buffer("n_averaged", torch.tensor(0))  # stays on the CPU
+        self._decay = decay
+
+    @torch.no_grad()
+    def update(self, network: nn.Module) -> None:
+        """Move towards the network's weights; the first update takes them as they are."""
+        kept, fresh = _tensors(self.module), _tensors(network)
+        if self.n_averaged == 0:
+            torch._foreach_copy_(kept, fresh)
+        else:
+            pairs = list(zip(kept, fresh, strict=True))
+            floats = [pair for pair in pairs if pair[0].is_floating_point()]
+            torch._foreach_lerp_(
+                [old for old, _ in floats], [new for _, new in floats], 1 - self._decay
+            )
+            for old, new in pairs:
+                if not old.is_floating_point():
+                    old.copy_(old * self._decay + new * (1 - self._decay))
+        self.n_averaged += 1
+
+
+def _tensors(network: nn.Module) -> list[Tensor]:
+    return [each.detach() for each in (*network.parameters(), *network.buffers())]
