@@ -35,7 +35,7 @@ REPORT = "print(time.process_time() - began); print(*sys.modules)"
 
 def every_command():
     """Each verb and member of a group, with the words to type it."""
-    for name in VERBS.keys() - FOR_SHELLS:
+    for name in (each for each in VERBS if each not in FOR_SHELLS):
         command = find_command(name)
         group = getattr(command, "commands", None)
         if group is None:
