@@ -93,7 +93,6 @@ class TestHead:
         assert code == 1
         assert "is of another training: lr 4.0 there, 5.0 now (hint: " in said
 
-    @pytest.mark.faults
     def test_the_heads_average_is_evaluated_and_kept_and_its_steps_are_profiled(
         self, zygote, insects, tmp_path
     ):
@@ -113,6 +112,7 @@ class TestHead:
         told = (mean.folder / "outputs" / "profile" / "kernels.txt").read_text()
         assert told.splitlines()[0] == "2 steps"
 
+    @pytest.mark.faults
     def test_one_and_three_ranks_take_the_same_steps_but_for_rounding(
         self, on_two_ranks, zygote, insects, tmp_path
     ):
