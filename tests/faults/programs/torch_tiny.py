@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -43,8 +43,8 @@ class Split:
     inputs: Tensor
     labels: Tensor
 
-    def batch(self, rows: Sequence[int]) -> tuple[Tensor, Tensor]:
-        return self.inputs[rows], self.labels[rows]
+    def batches(self, rows: Iterable[Sequence[int]]) -> Iterator[tuple[Tensor, Tensor]]:
+        return ((self.inputs[each], self.labels[each]) for each in rows)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -120,7 +120,7 @@ def train_epoch(
     batches = itertools.islice(order, position.batch, None)
     for number, batch in enumerate(batches, position.batch + 1):
         mine = shard(batch, ranks.world)
-        inputs, labels = split.batch(mine)
+        ((inputs, labels),) = split.batches([mine])
         loss_sum = functional.cross_entropy(model(inputs), labels, reduction="sum")
         loss = loss_sum * (ranks.world.size / len(batch))
         optimizer.zero_grad()

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import tee
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
     program: Any = importlib.import_module(name)
     rank = int(os.environ["RANK"])
     watcher = Watcher(rank)
-    program.Split.batch = watcher.fed(program.Split.batch)
+    program.Split.batches = watcher.fed(program.Split.batches)
     Guard.step = watcher.stepped(Guard.step)
     Keeper.restore = watcher.resumed(Keeper.restore)
     program.functional = Functional(watcher)
@@ -64,10 +65,11 @@ class Watcher:
         rank_text, step, kind = (os.environ.get("WATCH_FAULT") or "-1 0 nan").split()
         self.fault = (int(rank_text), int(step), kind)
 
-    def fed(self, batch: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapped(split: Any, rows: Sequence[int]) -> Any:
-            self.rows = rows
-            return batch(split, rows)
+    def fed(self, batches: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(split: Any, rows: Iterable[Sequence[int]]) -> Iterator[Any]:
+            asked, given = tee(rows)
+            for self.rows, batch in zip(given, batches(split, asked), strict=True):
+                yield batch
 
         return wrapped
 
