@@ -77,11 +77,12 @@ def _unknown(key: str, named: Mapping[str, Option], where: str) -> LaunchError:
 
 
 def _nearest(key: str, names: Iterable[str]) -> list[str]:
-    """Find the name that differs by a letter or two, else those that share a word with the key."""
+    """Find the name that differs by a letter or two, else the three nearest that share a word with it."""
     words = set(key.split("-"))
+    alike = [name for name in names if words.intersection(name.split("-"))]
     return (
         get_close_matches(key, names, n=1, cutoff=0.8)
-        or [name for name in names if words.intersection(name.split("-"))]
+        or get_close_matches(key, alike, n=3, cutoff=0)
         or get_close_matches(key, names, n=1)
     )
 

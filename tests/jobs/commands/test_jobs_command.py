@@ -13,14 +13,15 @@ from tests.fakes.cloud_stack import make_cloud_environment
 from tests.fakes.launching import FakeEngine
 
 DIGITS = """\
-digits                      small CNN on handwritten digits (the demo's job)
-                            needs image pytorch, dataset digits
-                            takes epochs=8 batch-size=64 seed=1 strategy=horovod
+digits                          small CNN on handwritten digits (the demo's job)
+                                needs image pytorch, dataset digits
+                                takes epochs=8 batch-size=64 seed=1 ...
 """
 
 OPTIONS = """\
   seed                 random seed of weights, order, augmentation and dropout
                        (default 1)
+  output-dir           folder of what the program writes (default: ./outputs)
   log-every            steps between two lines of training metrics (default 10)
   checkpoint-dir       folder of the checkpoints, resumed from if it holds one;
                        else the run's own
@@ -114,7 +115,7 @@ def test_a_job_without_arguments_names_one_that_its_program_takes(typing, monkey
     having(monkeypatch)
     typed = typing.type("jobs", "nccl-check")
     described = typed.out.partition("options\n")[0]
-    assert "about     bandwidth between GPUs and nodes, names a slow one\n" in described
+    assert "about     bandwidth of GPUs and nodes; names a slow one\n" in described
     assert not {"args", "trains"} & {line.split()[0] for line in described.splitlines()}
     assert typed.err.endswith(" --set args.repeats=20\n")
     assert not [line for line in typing.type("jobs").out.splitlines() if line.strip() == "takes"]

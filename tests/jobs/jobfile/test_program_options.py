@@ -32,7 +32,7 @@ def folder(tmp_path, monkeypatch):
         (
             "batch_size: 3",
             "the program has no option `batch_size`",
-            "did you mean `world-size` or `batch-per-rank` or `image-size`?",
+            "did you mean `image-size` or `batch-per-rank` or `world-size`?",
         ),
         (
             "epochs: three",
@@ -133,7 +133,7 @@ def test_options_are_read_with_those_of_the_classes_that_they_extend():
             name="strategy",
             kind="choice",
             text="how ranks work together",
-            choices=("single", "horovod"),
+            choices=("single", "horovod", "mwms"),
         ),
         Option(name="xla", kind="bool", text="let XLA compile the network", default=False),
     ]
