@@ -20,7 +20,7 @@ TIMEOUT_S = 2.0
 
 
 class RawFrame(Struct, frozen=True):
-    """A frame as py-spy prints it."""
+    """Hold one frame of py-spy's JSON."""
 
     name: str
     filename: str
@@ -28,7 +28,7 @@ class RawFrame(Struct, frozen=True):
 
 
 class RawThread(Struct, frozen=True):
-    """A thread as py-spy prints it."""
+    """Hold one thread of py-spy's JSON, with its frames."""
 
     pid: int
     thread_name: str | None = None

@@ -56,7 +56,7 @@ class Foreseen(Struct, frozen=True, kw_only=True):
 
 
 class ForeseenPlan(Plan, frozen=True, kw_only=True):
-    """A plan as `launch plan --json` prints it."""
+    """Add the forecast to a plan, for `launch plan --json`."""
 
     foreseen: Foreseen
 

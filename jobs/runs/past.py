@@ -32,7 +32,7 @@ Text = Annotated[str, Meta(max_length=200)]
 
 
 class PastRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a finished run tells; one that tells nothing is not looked at again.
+    """Keep the figures of a finished run, so that forecasts need not read the run again.
 
     `rate` is in units a second of all ranks, `total` the units of the whole run, `batch` the samples
     of a step of all ranks. `prepare_s` is the time before the ranks start, `start_s` theirs before

@@ -25,7 +25,7 @@ _SPLITS = ("test_", "val_", "valid_", "validation_", "eval_", "dev_", "train_")
 
 
 class Figures(Struct, frozen=True, kw_only=True):
-    """The final figures; None where the run does not tell. A rate is that of all ranks.
+    """Hold a run's final figures, rates over all ranks; None for those that the run did not write.
 
     `data_wait_s` is the mean over the steps of rank 0's wait for its batch.
     """

@@ -15,7 +15,7 @@ NO_METRICS = "has no metrics to draw; a script writes them to metrics.jsonl (doc
 
 
 class _Column(Struct, frozen=True):
-    """A column; on a narrow terminal the one with the lowest `goes` is left out first."""
+    """Hold a column of the table; a narrow terminal drops the one with the lowest `goes` first."""
 
     header: str
     cells: list[str]

@@ -29,7 +29,7 @@ SAMPLES = ("train_samples", "train_images")
 
 
 class _Pace(Struct, frozen=True, kw_only=True):
-    """How fast a run went, and how far."""
+    """Hold a run's rate and its total, in units of its progress."""
 
     unit: Unit
     rate: float

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class TrainingError(Exception):
-    """A user's mistake: what is wrong, which value, and a hint, in one line."""
+    """Report a user's mistake in one line: the fault, its value, and a hint."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message if hint is None else f"{message} (hint: {hint})")

@@ -21,7 +21,7 @@ MOST_IMAGE_SIZE = 4096
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """A classifier as its description says it; `network` is empty for one that its program builds."""
+    """Describe a saved classifier; `network` is empty where the program builds the network."""
 
     classes: tuple[str, ...]
     image_size: int

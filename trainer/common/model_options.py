@@ -41,7 +41,7 @@ class ModelOptions(TrainingOptions):
 
     @property
     def saved(self) -> Path:
-        """The file of the model that --predict uses; raises ValueError where none is given."""
+        """Give the model file that --predict loads; raises ValueError where none is given."""
         if self.model is None:
             message = "--predict needs --model FILE, which a training wrote into outputs/model"
             raise ValueError(message)

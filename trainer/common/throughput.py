@@ -98,12 +98,12 @@ class Throughput:
 
     @property
     def samples_per_s(self) -> float | None:
-        """The rate so far, up to the last finished `training` block; None within the warm-up."""
+        """Give samples/s up to the last finished `training` block; None during the warm-up."""
         return self._samples / self._seconds if self._samples and self._seconds else None
 
     @property
     def current_per_s(self) -> float | None:
-        """The rate inside a `training` block, without waiting for the device; for progress lines."""
+        """Give samples/s inside a `training` block, for progress lines, without waiting for the device."""
         seconds = self._seconds + self._clock() - self._began
         return self._samples / seconds if self._samples and seconds > 0 else None
 

@@ -69,7 +69,7 @@ RECIPES: dict[RecipeName, Sequence[str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ResnetOptions, PictureOptions):
-    """The command line; parse_options makes it."""
+    """Hold the options of the command line, as parse_options reads them."""
 
     network: Annotated[str, "name of a classifier of torchvision, or of timm"] = "resnet50"
     recipe: Annotated[RecipeName | None, "set the options of a paper's recipe", MAY_CHANGE] = None
@@ -140,7 +140,7 @@ class Classifier(PictureTask[Options]):
 
     @property
     def repeats(self) -> int:
-        """How often each picture is in its batch; raises TrainingError where they do not fill it."""
+        """Give the copies of a picture in a batch; raises TrainingError if the batch is no multiple."""
         repeats = self.options.repeats
         if self.batch_size % repeats:
             message = f"--repeats {repeats} do not fill a batch of {self.batch_size} pictures"
@@ -202,7 +202,7 @@ class Classifier(PictureTask[Options]):
 
     @property
     def schedule(self) -> Schedule:
-        """The learning rate of every step."""
+        """Give the learning rate of every step."""
         return self.options.rates(batch_size=self.batch_size, num_batches=self.num_batches)
 
     def trial(self, number: int) -> Part[Batch]:

@@ -63,7 +63,7 @@ NUM_SHOWN = 12
 
 @dataclass(frozen=True, kw_only=True)
 class Options(PictureOptions):
-    """The command line; parse_options makes it."""
+    """Hold the options of the command line, as parse_options reads them."""
 
     data: Annotated[
         str | None, "folder, or `synthetic`; else the run's input `hymenoptera`", MAY_CHANGE
@@ -108,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class Transfer(PictureTask[Options]):
-    """A pretrained ResNet on few pictures; its head on features of them, or every weight."""
+    """Train a pretrained ResNet on few pictures: the head on their features, or every weight."""
 
     program = "trainer.pytorch.hymenoptera"
 
@@ -199,7 +199,7 @@ class Transfer(PictureTask[Options]):
 
     @property
     def val_source(self) -> Source:
-        """The same of the validation set."""
+        """Give the batches of the validation set."""
         return self.features[1] if self.is_frozen else self.data.val
 
     def sees(self, images: Tensor) -> Tensor:
@@ -213,7 +213,7 @@ class Transfer(PictureTask[Options]):
 
     @property
     def schedule(self) -> Schedule:
-        """The learning rate of every step."""
+        """Give the learning rate of every step."""
         return Schedule(
             name=self.options.schedule,
             peak=self.options.lr * self.batch_size / LR_BATCH,

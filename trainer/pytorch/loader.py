@@ -52,7 +52,7 @@ class Batch:
 
 
 class Source(Protocol):
-    """A source of batches."""
+    """Read batches of pictures in a given order."""
 
     def batches(
         self, order: Iterable[Sequence[int]], crop_of: CropOf, augment: Augment | None = None, /
@@ -259,7 +259,7 @@ class Loader:
 
 @dataclass(frozen=True, kw_only=True)
 class _Decoding:
-    """A batch under way: its buffer in memory, the threads' parts of it, and places without one."""
+    """Track a batch that threads decode: its buffer, their parts, and its corrupt pictures."""
 
     images: Tensor
     samples: Sequence[int]

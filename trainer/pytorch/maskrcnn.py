@@ -56,7 +56,7 @@ STEPS_AT = (16 / 26, 22 / 26)
 
 @dataclass(frozen=True, kw_only=True)
 class Options(TorchOptions):
-    """The command line; parse_options makes it."""
+    """Hold the options of the command line, as parse_options reads them."""
 
     data: Annotated[
         str | None,
@@ -120,7 +120,7 @@ class Options(TorchOptions):
 
     @property
     def saved(self) -> Path:
-        """The file of the model that --predict uses: that of --model, or of --weights."""
+        """Give the model file that --predict loads: --model's, else that of --weights."""
         return self.weights if self.model is None and self.weights is not None else super().saved
 
     @property
@@ -229,7 +229,7 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
 
     @functools.cached_property
     def is_wide(self) -> list[bool]:
-        """The orientation of each training picture."""
+        """Tell for each training picture whether it is wider than high."""
         return self.training.is_wide
 
     @property
@@ -250,7 +250,7 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
 
     @functools.cached_property
     def schedule(self) -> Schedule:
-        """The learning rate of every step."""
+        """Give the learning rate of every step."""
         return Schedule(
             name=self.options.schedule,
             peak=self.options.lr * self.batch_size / LR_BATCH,

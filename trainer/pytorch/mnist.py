@@ -53,7 +53,7 @@ PIXEL_MEAN, PIXEL_STD = 0.1307, 0.3081
 
 @dataclass(frozen=True, kw_only=True)
 class Options(TorchOptions):
-    """The command line; parse_options makes it."""
+    """Hold the options of the command line, as parse_options reads them."""
 
     data: Annotated[
         str | None,

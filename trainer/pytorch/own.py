@@ -45,7 +45,7 @@ Pair = tuple[Tensor, Tensor]
 
 
 class Samples(Sized, Protocol):
-    """A data set: `len()` of it, and an input and a target for each index."""
+    """Give a data set's length, and an input and a target for each index."""
 
     def __getitem__(self, index: int, /) -> Pair:
         """Give the input and the target of one sample, of equal shapes for all."""
@@ -54,7 +54,7 @@ class Samples(Sized, Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Own:
-    """A training of yours.
+    """Describe a user's training: its network, data, loss and figures.
 
     `loss` gives the mean over a batch, `figures` the value of each figure for each sample (N); both
     take the network's outputs and the targets. `main` names the figure that counts, of which more
@@ -73,7 +73,7 @@ class Own:
 
 @dataclass(frozen=True, kw_only=True)
 class Options(TorchOptions):
-    """The command line; parse_options makes it."""
+    """Hold the options of the command line, as parse_options reads them."""
 
     batch_size: Annotated[int, "samples a step, over all ranks together"] = 32
     optimizer: Annotated[OptimizerName, "optimizer; --momentum is that of sgd"] = "adamw"
@@ -279,7 +279,7 @@ class OwnTask(Task[Options, Pair]):
 
 @dataclass(frozen=True)
 class WholeSamples:
-    """A data set with the next sample in place of a corrupt one.
+    """Read a data set with the next sample in place of a corrupt one.
 
     Each has a third part: a line of `INDEX:REASON`, quoted as in a URL, for each one that was passed
     over. It may come from another process, which does not count them.

@@ -64,7 +64,7 @@ class PictureOptions(TorchOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class MadeSet:
-    """The size of a set that the program makes itself; `size` is that of its pictures."""
+    """Hold the size of a synthetic set; `size` is the side of its pictures in pixels."""
 
     names: Sequence[str] | None = None
     num_classes: int
@@ -74,7 +74,7 @@ class MadeSet:
 
     @property
     def num_val(self) -> int:
-        """A quarter as many as for training, of each class at least one."""
+        """Count validation pictures: a quarter of the training set, at least one per class."""
         return max(self.num_classes, self.num_train // 4)
 
 

@@ -59,22 +59,22 @@ class PictureTask(Task[OptionsT, Batch]):
 
     @property
     def schedule(self) -> Schedule:
-        """The learning rate of every step."""
+        """Give the learning rate of every step."""
         raise NotImplementedError
 
     @property
     def train_source(self) -> Source:
-        """The batches that the part that trains takes."""
+        """Give the training batches of the part of the network that trains."""
         return self.data.train
 
     @property
     def val_source(self) -> Source:
-        """The same of the validation set."""
+        """Give the batches of the validation set."""
         return self.data.val
 
     @property
     def repeats(self) -> int:
-        """How often each picture is in its batch."""
+        """Give the number of copies of each picture in its batch."""
         return 1
 
     def augment(self, epoch: int) -> Augment | None:  # noqa: ARG002

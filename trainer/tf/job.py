@@ -35,7 +35,7 @@ Build = Callable[[int, int], keras.Model]
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ResnetOptions, ModelOptions):
-    """The command line; parse_options makes it."""
+    """Hold the options of the command line, as parse_options reads them."""
 
     strategy: Annotated[StrategyName | None, "how ranks work together", MAY_CHANGE] = None
     xla: Annotated[bool, "let XLA compile the network", MAY_CHANGE] = False

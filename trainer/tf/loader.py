@@ -62,7 +62,7 @@ class Reading(Protocol):
 
 
 class Source(Protocol):
-    """A source of batches of one size."""
+    """Read batches of one size in a given order."""
 
     def read(self, order: Iterable[Sequence[int]], crop_of: CropOf) -> Reading:
         """Begin to read a batch for each of these lists of pictures, in this order."""

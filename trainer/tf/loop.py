@@ -30,7 +30,7 @@ MAIN_FIGURE = MainFigure(split="val", name="top1", goal="max")
 
 
 class Driver(Protocol):
-    """The part of a training that takes the steps: a loop, or Keras's `fit`."""
+    """Take the steps of a training, by a loop or by Keras's `fit`."""
 
     def train_epoch(self, reading: Reading, position: Position) -> Position:
         """Take one step per batch that is left of the epoch; gives where training stands then."""

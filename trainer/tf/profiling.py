@@ -28,7 +28,7 @@ NODE = re.compile(r"[\w./-]+:(\w+)")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A piece of work: where it ran, its name, and its time in picoseconds."""
+    """Hold one profiled operation: where it ran, its name, and its time in picoseconds."""
 
     plane: str
     line: str

@@ -23,7 +23,7 @@ CLUSTER = "TF_CONFIG"
 
 
 class Strategy(Protocol):
-    """The ranks' collectives: all ranks call each method but `shutdown`, in order.
+    """Exchange tensors between ranks; all ranks call each method but `shutdown`, in one order.
 
     `name` tells collectives apart that may be under way at once.
     """
@@ -191,7 +191,7 @@ class Horovod:
 
 
 class MultiWorkerMirrored:
-    """The collectives of TensorFlow's MultiWorkerMirroredStrategy, one replica a rank; NCCL on GPUs.
+    """Use MultiWorkerMirroredStrategy's collectives, one replica a rank, by NCCL on GPUs.
 
     Each rank keeps variables of its own, which equal gradients keep equal, as with Horovod: its
     network, optimizer and checkpoints are the same objects under every strategy.

@@ -14,7 +14,7 @@ from trainer.tf.steps import NUM_SCORES, Element, make_score, make_step
 
 
 class RankModel(keras.Model):
-    """A job's network as Keras trains it on one of the ranks.
+    """Train a job's network by Keras's `fit` on one rank.
 
     Gradients, their mean over ranks, the update and the ranks' reports are one graph, which Keras runs.
     """

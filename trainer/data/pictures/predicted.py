@@ -33,7 +33,7 @@ class Files:
 
     @property
     def labels(self) -> Sequence[int]:
-        """A label for each, which says nothing."""
+        """Give label 0 for each picture, as no label is known."""
         return [0] * len(self.paths)
 
     def read(self, index: int) -> bytes:

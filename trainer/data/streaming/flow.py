@@ -46,6 +46,6 @@ class Flow:
 
     @property
     def bytes_per_s(self) -> float | None:
-        """The rate; None where the store was hardly ever asked for so much."""
+        """Give bytes/s under full load; None where full load lasted less than LEAST_S seconds."""
         with self._lock:
             return self._bytes / self._full_s if self._full_s >= LEAST_S else None

@@ -42,7 +42,7 @@ _LOCAL = re.compile(r"http://(127\.0\.0\.1|localhost|\[::1\])(:[0-9]+)?")
 
 @dataclass(frozen=True, kw_only=True)
 class RemoteFile:
-    """A blob as it was when the dataset was pushed; `md5` in base64, None where nobody noted it."""
+    """Describe a blob as it was pushed: path, size in bytes, `md5` in base64 (None if not recorded)."""
 
     path: str
     bytes: int
@@ -50,7 +50,7 @@ class RemoteFile:
 
 
 class _PassingError(Exception):
-    """A failure that the next try may not meet."""
+    """Report a failure that may be gone at the next try, so that the request is repeated."""
 
     def __init__(self, why: str, *, pause_s: float = 0.0) -> None:
         super().__init__(why)
