@@ -170,7 +170,7 @@ PAGES = {
         ),
     ),
     "ui": Page(
-        title="See and steer: pages in the browser, stacks, `exec`, `import trainyard`",
+        title="Pages in the browser, stacks, `exec` and `import trainyard`",
         benchmarks={
             "ui-lines": line_rows,
             "ui-list": list_rows,
@@ -180,18 +180,18 @@ PAGES = {
             "import": import_rows,
         },
         notes=(
-            "- A process of `launch ui` and Debian's chromium without a window, on the same processors as "
-            "the job that writes; a ratio of a goal is ours divided by what was asked for.",
-            "- Lines: one job writes 4,000 of them; each bears the time at which it was printed, and the "
-            "page notes when it stood there. Lines of before the page was open are left out. Beside the "
-            "page a client leaves after each of its first 50 events and comes again with the "
-            "last one's id; it, too, begins with the last lines.",
-            "- Lists: the navigation's own clock, up to the end of its load event, by a server that has "
-            "read no run; 200 of the runs are on a page.",
-            "- Charts: a file of 10,000,000 lines. Until it has been read, curves are those of samples "
-            "from all over it; the memory is the most that the server had until all was read.",
-            "- `exec`: a step of a fixed loop in Python, in turn with a busy loop in the rank's folder and "
-            "without. `stacks` is the wall time of the whole command.",
+            "- A process of `launch ui` and Debian's chromium without a window, on the same "
+            "processors as the job that writes; a ratio to a goal is ours divided by the goal.",
+            "- Lines: one job writes 4,000 of them; each holds the time at which it was printed, "
+            "and the page records when it was shown. Lines from before the page was open are left "
+            "out. Beside the page a client disconnects after each of its first 50 events and "
+            "connects again with the last event's id; it, too, begins with a log's last lines.",
+            "- Lists: from the navigation's start to the end of its load event, with a server "
+            "that has read no run before; a page shows 200 of the runs.",
+            "- Charts: a file of 10,000,000 lines. Until all of it has been read, curves show "
+            "samples from the whole file; the memory is the server's peak up to then.",
+            "- `exec`: a step of a fixed loop in Python, in turn with a busy loop in the rank's "
+            "folder and without. `stacks` is the wall time of the whole command.",
         ),
     ),
     "previews": Page(

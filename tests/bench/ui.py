@@ -136,7 +136,7 @@ def line_rows(project: Path, rounds: int) -> list[Row]:
             "s",
         ),
         Row(
-            goal=f"lines lost and told twice by {NUM_BREAKS} connections that broke off",
+            goal=f"lines lost and lines repeated over {NUM_BREAKS} broken connections",
             ours=f"{lost} and {twice} of {NUM_LINES - min(numbers):,}",
             peer="none",
             ratio=float(lost + twice),
@@ -194,7 +194,9 @@ def list_rows(project: Path, rounds: int) -> list[Row]:
                 assert page.locator("#runs tbody tr").count() == 200
                 timing = "performance.getEntriesByType('navigation')[0].loadEventEnd"
                 taken.append(page.evaluate(timing) / 1000)
-    return [goal(f"list of {NUM_RUNS:,} runs, from asked to shown", median(taken), LIST_S, "s")]
+    return [
+        goal(f"list of {NUM_RUNS:,} runs, from request to page shown", median(taken), LIST_S, "s")
+    ]
 
 
 def chart_rows(project: Path, rounds: int) -> list[Row]:
@@ -227,7 +229,7 @@ def chart_rows(project: Path, rounds: int) -> list[Row]:
             memory_mb = ui.most_mb
     charts = f"{NUM_CHARTS} charts of {NUM_POINTS:,} points"
     return [
-        goal(f"{charts}: from asked to the charts in view drawn", usable_s, CHARTS_S, "s"),
+        goal(f"{charts}: from request to the charts in view drawn", usable_s, CHARTS_S, "s"),
         goal(f"{charts}: longest frame, scrolling through all", longest_ms, FRAME_MS, "ms"),
         goal(f"{charts}: server's memory once all were read", memory_mb, SERVER_MB, "MB"),
         goal("script of a page", float(script_bytes(project)), SCRIPT_BYTES, "bytes"),

@@ -229,7 +229,7 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
 
     @functools.cached_property
     def is_wide(self) -> list[bool]:
-        """Tell for each training picture whether it is wider than high."""
+        """Tell for each training picture whether it is at least as wide as high."""
         return self.training.is_wide
 
     @property
