@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jobs.contracts.errors import LaunchError, NotFound
+from jobs.ui.edge import or_bug
 
 # So long a page waits for the end of an action before it says that it goes on; and so many are remembered.
 SHORT_S, MOST = 2.0, 100
@@ -48,12 +49,9 @@ class Doings:
 
         def act() -> None:
             try:
-                doing.value = do()
+                doing.value = or_bug(do)
             except LaunchError as error:
                 doing.error = error
-            except Exception as error:  # noqa: BLE001 - the page says what to report
-                told = f"{type(error).__name__}: {error}"
-                doing.error = LaunchError(told, hint="this is a bug in launch")
             doing.is_over.set()
 
         # A server that ends does not wait for it: what it does can be begun again.

@@ -1,47 +1,26 @@
-"""The pages: which address shows what."""
+"""Makes the pages, by the verbs that tell what they show."""
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import ImmutableMultiDict
-from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
-from starlette.routing import Mount, Route
-from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from jobs.contracts.errors import LaunchError, NotFound
-from jobs.host import console
+from jobs.contracts.errors import LaunchError
 from jobs.runs.charts import COLOURS, COLOURS_ON_DARK
-from jobs.runs.metrics import read_by
 from jobs.ui import actions, live, one_run, tables, words_shown
 from jobs.ui.curves import Curves
 from jobs.ui.doing import Doings
-from jobs.ui.guard import Guard
 from jobs.ui.reading import Reading, alike, caught
+from jobs.ui.rendering import render
 
-FOLDER = Path(__file__).parent
 PAGE_SIZE = 200
-# Of a page: its name in the menu, and its address.
-MENU = (
-    ("Runs", "/runs"),
-    ("Jobs", "/jobs"),
-    ("Datasets", "/datasets"),
-    ("Clusters", "/clusters"),
-    ("Environments", "/environments"),
-    ("Doctor", "/doctor"),
-)
 STATES = (
     *("queued", "preparing", "running", "completed", "failed", "preempted", "cancelled", "lost"),
 )
@@ -55,110 +34,6 @@ SORTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "size": lambda run: -run["world_size"],
     "oldest": lambda run: run["created"],
 }
-
-
-def make_pages(reading: Reading, *, port: int, token: str) -> ASGIApp:
-    """Make the application: the pages behind their guard."""
-    curves, doings = Curves(), Doings()
-
-    def page(
-        show: Callable[[Pages, Request], Response],
-    ) -> Callable[[Request], Awaitable[Response]]:
-        return _page(lambda request: show(Pages(reading.once(), curves, doings), request))
-
-    routes = [
-        Route("/", _begin),
-        Route("/runs", page(Pages.runs)),
-        Route("/runs/{place}/{run}", page(Pages.run)),
-        Route("/runs/{place}/{run}/diff", page(Pages.diff)),
-        Route("/runs/{place}/{run}/now", page(Pages.now)),
-        Route("/runs/{place}/{run}/curves", page(Pages.curves)),
-        Route("/runs/{place}/{run}/lines", live.lines_of(reading)),
-        Route("/runs/{place}/{run}/outputs/{path:path}", page(Pages.output)),
-        Route("/compare", page(Pages.compare)),
-        Route("/compare/curves", page(Pages.compared_curves)),
-        Route("/jobs", page(Pages.jobs)),
-        Route("/datasets", page(Pages.datasets)),
-        Route("/data/{place}/{ref}", page(Pages.data)),
-        Route("/model/{place}/{ref}", page(Pages.model)),
-        Route("/clusters", page(Pages.clusters)),
-        Route("/environments", page(Pages.environments)),
-        Route("/environments/{place}", page(Pages.environment)),
-        Route("/doctor", page(Pages.doctor)),
-        Route("/act", page(Pages.ask)),
-        Route("/act", _act(page), methods=["POST"]),
-        Route("/done/{number}", page(Pages.done)),
-        Route("/colours.css", page(Pages.colours)),
-        Mount("/static", StaticFiles(directory=FOLDER / "static")),
-    ]
-    app = Starlette(routes=routes, middleware=[Middleware(_ReadByCurves, curves)])
-    return Guard(app, port=port, token=token)
-
-
-class _ReadByCurves:
-    """Has verbs that read metrics ask the curves that pages keep."""
-
-    def __init__(self, app: ASGIApp, curves: Curves) -> None:
-        self._app, self._curves = app, curves
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with read_by(self._curves.read):
-            await self._app(scope, receive, send)
-
-
-async def _begin(_: Request) -> Response:
-    return RedirectResponse("/runs")
-
-
-def _page(show: Callable[[Request], Response]) -> Callable[[Request], Awaitable[Response]]:
-    """Make a page in a thread; an error of a verb is a page that says it."""
-
-    async def answer(request: Request) -> Response:
-        try:
-            return await run_in_threadpool(show, request)
-        except LaunchError as error:
-            is_missing = isinstance(error, NotFound)
-            status = HTTPStatus.NOT_FOUND if is_missing else HTTPStatus.BAD_REQUEST
-            if request.headers.get("accept", "").startswith("application/json"):
-                return JSONResponse({"error": error.message, "hint": error.hint}, status)
-            return render("error.html", status=status, error=error)
-        except Exception as error:  # noqa: BLE001 - the server lives on, and the page says what to report
-            console.warn("".join(traceback.format_exception(error)))
-            bug = LaunchError(f"{type(error).__name__}: {error}", hint="this is a bug in launch")
-            return render("error.html", status=HTTPStatus.INTERNAL_SERVER_ERROR, error=bug)
-
-    return answer
-
-
-def _act(
-    page: Callable[
-        [Callable[[Pages, Request], Response]], Callable[[Request], Awaitable[Response]]
-    ],
-) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(request: Request) -> Response:
-        form = await request.form()
-        return await page(lambda pages, _: pages.act(form))(request)
-
-    return answer
-
-
-@cache
-def _templates() -> Environment:
-    made = Environment(
-        loader=FileSystemLoader(FOLDER / "templates"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
-    made.filters.update(words_shown.FILTERS)  # pyright: ignore[reportUnknownMemberType]
-    made.globals.update(menu=MENU)  # pyright: ignore[reportUnknownMemberType]
-    return made
-
-
-def render(template: str, *, status: int = HTTPStatus.OK, **values: Any) -> Response:
-    """Fill a template; every value is text in it."""
-    return HTMLResponse(_templates().get_template(template).render(values), status)
 
 
 class Pages:

@@ -177,7 +177,8 @@ class Late:
         def answer() -> None:
             try:
                 told = work()
-            except BaseException as error:  # noqa: BLE001 - who asked gets it
+            # As an executor does, whose threads a program that ends would wait for: who asked gets it.
+            except BaseException as error:  # noqa: BLE001 - handed on, not handled
                 asked.ended.append(time.monotonic())
                 asked.answer.set_exception(error)
             else:

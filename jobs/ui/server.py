@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.host import console
 from jobs.host.socket_owner import is_own_peer
-from jobs.ui.pages import make_pages
+from jobs.ui.addresses import make_pages
 from jobs.ui.reading import Reading
 
 LOOPBACK = "127.0.0.1"

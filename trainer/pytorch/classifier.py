@@ -29,7 +29,7 @@ from trainer.common.resnet_options import ResnetOptions
 from trainer.common.schedule import Schedule
 from trainer.data.pictures.crops import center_crop
 from trainer.pytorch.loader import Augment, Batch, Noise
-from trainer.pytorch.loop import Part, run
+from trainer.pytorch.loop import run
 from trainer.pytorch.networks import build_network, load_pretrained, parameter_groups
 from trainer.pytorch.optimizers import OptimizerName, make_optimizer
 from trainer.pytorch.picture_data import (
@@ -46,6 +46,7 @@ from trainer.pytorch.picture_task import PictureTask
 from trainer.pytorch.program import run_program
 from trainer.pytorch.rand_augment import STRONGEST, rand_augment
 from trainer.pytorch.strategy import Ranks
+from trainer.pytorch.task import Part
 
 # Makes a network for pictures of so many classes, of so many pixels a side.
 Build = Callable[[int, int], nn.Module]

@@ -6,28 +6,23 @@ import contextlib
 import itertools
 import math
 import random
-import sys
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import ClassVar, Generic, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Generic
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim import Optimizer
 
 from trainer.common.errors import TrainingError
 from trainer.common.messages import warn
-from trainer.common.metrics import MainFigure, Metrics
+from trainer.common.metrics import Metrics
 from trainer.common.options import recipe_of
 from trainer.common.position import Position, TakenStep
 from trainer.common.progress import Progress
 from trainer.common.throughput import Throughput
 from trainer.common.trackers import open_trackers
-from trainer.data.pictures.predicted import Files, Row, find_files, tell_rows
+from trainer.data.pictures.predicted import find_files, tell_rows
 from trainer.pytorch.average import Average
 from trainer.pytorch.batch_norms import share_batch_norms
 from trainer.pytorch.find_batch import find_batch, memory_told
@@ -37,180 +32,12 @@ from trainer.pytorch.keeper import Keeper, Trainable
 from trainer.pytorch.model_file import load_model
 from trainer.pytorch.precision import autocast, make_scaler, take_step
 from trainer.pytorch.profiling import Profiler
-from trainer.pytorch.program import TorchOptions
 from trainer.pytorch.step_parts import StepParts
-from trainer.pytorch.strategy import Ranks, average_buffers, pick_device
+from trainer.pytorch.strategy import average_buffers
+from trainer.pytorch.task import B, OptionsT, Part, Task
 from trainer.pytorch.transfer import copied_ahead
 
-OptionsT = TypeVar("OptionsT", bound=TorchOptions)
-B = TypeVar("B")
 NETWORK_HINT = "`nvidia-smi` tells whether another process has memory of this GPU"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Part(Generic[B]):
-    """This rank's part of a global batch: its `samples`, of `num_samples` over all ranks."""
-
-    batch: B
-    samples: Sequence[int]
-    num_samples: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Loss:
-    """The loss of one part, as scalars on the device.
-
-    The mean of `mean` over ranks is that of the global batch, and is what gradients are taken of.
-    `total` is the sum over the part's samples, for metrics, and `num_right` how many of them were
-    told right, where the task counts them.
-    """
-
-    mean: Tensor
-    total: Tensor
-    num_right: Tensor | None = None
-
-
-class Task(ABC, Generic[OptionsT, B]):
-    """A training as a program says it; `run` calls the methods in the order they stand here.
-
-    Every rank calls all of them, so that each may be a collective. Randomness of the order and of
-    augmentation comes from the options' seed, the epoch and the sample, never from the rank.
-    """
-
-    program: str
-    main_figure: MainFigure
-    # Figures of an evaluation that the line of an epoch shows; all of them where there are none.
-    shown: ClassVar[Sequence[str]] = ()
-    # The option that says how large a step is.
-    batch_option: ClassVar[str] = "batch_size"
-    # Names the random stream that each rank has of its own while it trains.
-    stream: ClassVar[str] = "dropout"
-
-    def __init__(self, options: OptionsT, ranks: Ranks) -> None:
-        """Pick the device and meet the other ranks."""
-        self.options = options
-        self.ranks = ranks
-        self.device = pick_device(options.device, ranks.world)
-        if self.device.type == "cuda":
-            self.set_up_cuda()
-        ranks.strategy.init(ranks.world, self.device)
-
-    def say(self, text: str) -> None:
-        """Print a line on rank 0."""
-        if self.ranks.world.is_main:
-            clear = "\r\033[K" if sys.stdout.isatty() else ""  # over the progress line
-            print(f"{clear}{text}", flush=True)
-
-    def set_up_cuda(self) -> None:
-        """Choose TF32 as cuDNN's convolutions have it, and kernels by trying them."""
-        torch.backends.cudnn.benchmark = True
-        torch.set_float32_matmul_precision("high")
-
-    def require_one_gpu(self) -> None:
-        """Raise TrainingError where `--find-batch` would try no GPU, or several."""
-        if self.device.type != "cuda" or self.ranks.world.size > 1:
-            message = "--find-batch tries steps on one GPU"
-            raise TrainingError(message, hint="one rank, and --device cuda")
-
-    @abstractmethod
-    def prepare(self) -> None:
-        """Open the data; raises TrainingError where it is not what the program takes."""
-
-    @abstractmethod
-    def build(self) -> nn.Module:
-        """Make the network, on the CPU; the seed is set, and all ranks begin with equal weights."""
-
-    def begin(self, network: nn.Module) -> None:
-        """Compute what training needs of the network, which is now on its device."""
-
-    def select(self, network: nn.Module) -> nn.Module:
-        """Give the part of a network, or of its moving average, that trains."""
-        return network
-
-    @abstractmethod
-    def optimizer(self, part: nn.Module, scaler: torch.amp.GradScaler | None) -> Optimizer:
-        """Make the optimizer of the part that trains."""
-
-    def wrap(self, model: nn.Module) -> nn.Module:
-        """Wrap the model of the strategy once more, as torch.compile does."""
-        return model
-
-    @property
-    def has_weights(self) -> bool:
-        """Whether the network begins with weights that were learnt."""
-        return self.options.model is not None
-
-    @property
-    def num_parts(self) -> int:
-        """Parts of a step on each rank, whose gradients add up."""
-        return 1
-
-    @property
-    def average_decay(self) -> float | None:
-        """Share that the weights' moving average keeps in a step; None where there is none."""
-        return None
-
-    @property
-    @abstractmethod
-    def num_batches(self) -> int:
-        """Steps of one epoch; known once the data is open."""
-
-    @property
-    def num_steps(self) -> int:
-        """Steps of the whole training."""
-        return self.options.epochs * self.num_batches
-
-    @property
-    def num_warmup_steps(self) -> int:
-        """Steps that the rate of samples leaves out."""
-        return min(10, self.num_batches)
-
-    @abstractmethod
-    def facts(self) -> Mapping[str, object]:
-        """Give what a resumed training has to agree in, beside the options: the data's sizes."""
-
-    @abstractmethod
-    def rate(self, position: Position) -> float:
-        """Give the learning rate of the step that begins at this position."""
-
-    @abstractmethod
-    def batches(self, position: Position) -> Iterator[Part[B]]:
-        """Yield this rank's part of each global batch that is left of the epoch, or `num_parts`.
-
-        Its tensors may lie in memory, pinned: `run` copies them, one part ahead.
-        """
-
-    def trial(self, number: int) -> Part[B]:
-        """Make a batch of so many samples, on the device, for `--find-batch`."""
-        message = f"{self.program} does not say how it makes a batch of {number} samples"
-        raise TrainingError(message, hint="trial() of the task")
-
-    @abstractmethod
-    def loss(self, model: nn.Module, part: Part[B]) -> Loss:
-        """Compute the loss of one part; runs under the precision's autocast."""
-
-    @abstractmethod
-    def evaluate(self, part: nn.Module, guard: Guard, position: Position) -> dict[str, float]:
-        """Give figures of the held-out set, each sample counted once; settles the guard."""
-
-    def about(self) -> Mapping[str, object]:
-        """Give what lies beside a model's weights (trainer.pytorch.model_file); none by default."""
-        return {}
-
-    def predict(self, files: Files, folder: Path) -> Iterator[Row]:  # noqa: ARG002
-        """Yield the table's rows of these files by the model of `options.saved`; draw into the folder.
-
-        It is called instead of all the rest, on one process.
-        """
-        message = f"{self.program} does not say how it predicts a file"
-        raise TrainingError(message, hint="predict() of the task, or predict= of own.Own")
-
-    def finish(self, network: nn.Module) -> None:
-        """Write what else the program leaves of its trained network; on rank 0 only."""
-
-    def summary(self) -> dict[str, object]:
-        """Give the figures that the summary has of this program alone."""
-        return {}
 
 
 def run(task: Task[OptionsT, B]) -> None:

@@ -39,7 +39,7 @@ from trainer.data.pictures.predicted import Files, Row
 from trainer.pytorch.coco_cache import CachedPictures, CachedSplit, open_cached
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.loader import num_workers
-from trainer.pytorch.loop import Loss, Part, Task, run
+from trainer.pytorch.loop import run
 from trainer.pytorch.maskrcnn_evaluation import evaluate
 from trainer.pytorch.maskrcnn_loading import SYNTHETIC, Reader, Sample, find_data, read_sample
 from trainer.pytorch.maskrcnn_model import BackboneName, Design, make_network
@@ -47,6 +47,7 @@ from trainer.pytorch.maskrcnn_picture import predict
 from trainer.pytorch.networks import NO_WEIGHTS
 from trainer.pytorch.precision import make_sgd
 from trainer.pytorch.program import TorchOptions, run_program
+from trainer.pytorch.task import Loss, Part, Task
 from trainer.pytorch.transfer import place
 
 # The batch that `--lr` is for, and where the rate falls: after 16 and 22 of 26 epochs.

@@ -34,11 +34,12 @@ from trainer.data.pictures.idx import read_idx
 from trainer.data.pictures.predicted import Files, Row, tell_classes
 from trainer.data.synthesize.digits import make_default_digits
 from trainer.pytorch.guard import Guard
-from trainer.pytorch.loop import Loss, Part, Task, run
+from trainer.pytorch.loop import run
 from trainer.pytorch.model_file import read_model
 from trainer.pytorch.precision import autocast
 from trainer.pytorch.program import TorchOptions, run_program
 from trainer.pytorch.strategy import Ranks
+from trainer.pytorch.task import Loss, Part, Task
 from trainer.pytorch.transfer import send
 
 SYNTHETIC = "synthetic"

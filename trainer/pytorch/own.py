@@ -29,13 +29,14 @@ from trainer.data.pictures.header import CorruptPicture
 from trainer.data.pictures.predicted import Files, Row
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.loader import num_workers
-from trainer.pytorch.loop import Loss, Part, Task, run
+from trainer.pytorch.loop import run
 from trainer.pytorch.model_file import load_model
 from trainer.pytorch.networks import parameter_groups
 from trainer.pytorch.optimizers import OptimizerName, make_optimizer
 from trainer.pytorch.precision import autocast
 from trainer.pytorch.program import TorchOptions, run_program
 from trainer.pytorch.strategy import Ranks
+from trainer.pytorch.task import Loss, Part, Task
 from trainer.pytorch.transfer import copied_ahead
 
 # Each costs a fork in each epoch.

@@ -28,10 +28,10 @@ from trainer.pytorch.loader import (
     normalise,
     num_workers,
 )
-from trainer.pytorch.loop import Loss, Part, Task
 from trainer.pytorch.model_file import read_model
 from trainer.pytorch.picture_data import Data, PictureOptions
 from trainer.pytorch.predictions import picture_shares
+from trainer.pytorch.task import Loss, Part, Task
 
 OptionsT = TypeVar("OptionsT", bound=PictureOptions)
 

@@ -11,6 +11,7 @@ from starlette.datastructures import QueryParams
 
 from jobs.engines.azure_ml import clusters
 from jobs.engines.azure_ml.client import ArmClient
+from jobs.ui.curves import Curves
 from jobs.ui.doing import Doings
 from jobs.ui.pages import Pages
 from jobs.ui.reading import Reading
@@ -29,7 +30,7 @@ def pages(azure: FakeAzure, arm_client: ArmClient, tmp_path: Path) -> Iterator[P
     records.clusters[CPU].scale["nodeIdleTimeBeforeScaleDown"] = "PT0S"
     environment_file = tmp_path / "dev.json"
     environment_file.write_text(json.dumps(azure.environment()))
-    yield Pages(Reading(environment_file), Doings())
+    yield Pages(Reading(environment_file), Curves(), Doings())
     records.clusters[CPU].body = json.loads(before)
     records.clusters[CPU].nodes.clear()
 

@@ -34,11 +34,13 @@ from trainer.common.world import World
 from trainer.data.synthesize.coco import make_coco
 from trainer.data.synthesize.digits import make_default_digits
 from trainer.data.synthesize.stripes import INSECTS, make_pictures
-from trainer.pytorch import classifier, hymenoptera, loop, maskrcnn, mnist, own
+from trainer.pytorch import classifier, hymenoptera, maskrcnn, mnist, own
+from trainer.pytorch import task as task_module
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.loader import Loader, _pixel_scale
-from trainer.pytorch.loop import Task, Training
+from trainer.pytorch.loop import Training
 from trainer.pytorch.strategy import make_strategy
+from trainer.pytorch.task import Task
 from trainer.pytorch.transfer import copied_ahead
 
 GPU = torch.device("cuda", 0)
@@ -173,7 +175,7 @@ def made_up_gpu() -> Iterator[Waits]:
         # Threads of decoders may not share the mode of fake tensors.
         (Loader, "_fill", lambda *_: None),
         (torch.Tensor, "backward", lambda _: seen.give_gradients()),
-        (loop, "pick_device", lambda *_: GPU),
+        (task_module, "pick_device", lambda *_: GPU),
         (torch.Tensor, "pin_memory", lambda tensor, *_: seen.pin(tensor)),
         (FakeTensor, "__deepcopy__", copied),
         (own, "DataLoader", lambda *given, **named: pinned_loader(seen, *given, **named)),

@@ -15,7 +15,7 @@ import pytest
 
 from jobs.engines.local.engine import LocalEngine
 from jobs.runs.supervision import take_lock
-from jobs.ui.pages import make_pages
+from jobs.ui.addresses import make_pages
 from jobs.ui.reading import Reading
 from jobs.ui.server import listen, make_server
 from tests.busy import HANG_S, wait_until

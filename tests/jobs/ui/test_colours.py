@@ -9,7 +9,7 @@ import re
 import pytest
 
 from jobs.runs.charts import COLOURS, COLOURS_ON_DARK
-from jobs.ui.pages import FOLDER
+from jobs.ui.rendering import FOLDER
 
 # How eyes without one of the three kinds of cones see linear RGB (Machado, Oliveira, Fernandes 2009, severity 1).
 EYES = {

@@ -10,8 +10,9 @@ import pytest
 from starlette.routing import Mount
 
 from jobs.contracts.errors import EnvironmentFailure
+from jobs.ui.addresses import make_pages
 from jobs.ui.guard import HEADERS
-from jobs.ui.pages import Pages, make_pages
+from jobs.ui.pages import Pages
 from jobs.ui.reading import Reading
 from jobs.ui.server import listen
 from tests.busy import HANG_S
@@ -194,6 +195,19 @@ def test_other_users_are_not_told_the_address_by_the_browsers_arguments(tmp_path
     assert address == page.as_uri()
     assert page.stat().st_mode & 0o777 == 0o600
     assert TOKEN in page.read_text()
+
+
+@pytest.mark.parametrize("places", [["file"], ["file", "other"]])
+def test_a_mistake_of_ours_ends_its_page_only(served, monkeypatch, capsys, places):
+    monkeypatch.setattr(Reading, "ask", lambda *_, **__: {}["<key>"])
+    monkeypatch.setattr(Reading, "places", lambda _: places)
+    served.enter()
+    answer = served.ask("/runs")
+    assert answer.status == 500
+    assert "KeyError: &#39;&lt;key&gt;&#39;" in answer.text
+    assert "this is a bug in launch" in answer.text
+    assert "Traceback" in capsys.readouterr().err
+    assert served.ask("/colours.css").status == 200
 
 
 def test_a_broken_request_ends_its_connection_only(served):

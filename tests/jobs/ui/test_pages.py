@@ -507,6 +507,15 @@ def test_what_an_action_failed_by_is_said_with_its_words(pages, monkeypatch):
     assert "<code>launch cancel --env=" in text_of(answer)
 
 
+def test_a_mistake_of_ours_ends_an_action_too(pages, monkeypatch):
+    monkeypatch.setattr("jobs.ui.actions.do", lambda line: {}["<key>"])
+    pages.act(QueryParams("place=file&word=cancel&word=r"))
+    answer = pages.done(asked(number="1"))
+    assert answer.status_code == 400
+    assert "KeyError: &#39;&lt;key&gt;&#39;" in text_of(answer)
+    assert "this is a bug in launch" in text_of(answer)
+
+
 def test_jobs_are_started_where_something_is_up_and_an_error_leaves_the_form():
     job = {"name": "digits", "description": "", "launcher": "none", "needs": []}
     stacks = Stacks(
