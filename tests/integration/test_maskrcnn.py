@@ -430,24 +430,20 @@ def test_a_mistake_is_one_line_that_says_what_to_do(python, shapes, tmp_path):
 class TestHalfPrecision:
     """At COCO's full size, where bf16 rounds to several pixels."""
 
-    @pytest.fixture(scope="class")
-    @classmethod
-    def found(cls, python, tmp_path_factory) -> dict[str, Any]:
-        return json.loads(run(python, tmp_path_factory.mktemp("half"), str(HALF)))
-
-    def test_layers_compute_in_bf16_and_boxes_and_targets_in_fp32(self, found):
-        trained = found["trained"]
+    def test_layers_compute_in_bf16_and_boxes_and_targets_in_fp32(self, python, tmp_path):
+        trained = json.loads(run(python, tmp_path, str(HALF), "trained"))
         assert trained["convolutions"] == ["torch.bfloat16"]
         assert set(trained["boxes"]) == {"torch.float32"}
         assert trained["boxes"]["torch.float32"] > 20
         assert trained["losses"] == ["torch.float32"]
         assert trained["is_finite"]
 
-    def test_of_objects_found_twice_as_many_are_left_as_in_fp32(self, found):
-        assert found["kept"] == {"fp32": 60, "bf16": 60, "fp16": 60}
+    def test_of_objects_found_twice_as_many_are_left_as_in_fp32(self, python, tmp_path):
+        kept = json.loads(run(python, tmp_path, str(HALF), "kept"))
+        assert kept == {"fp32": 60, "bf16": 60, "fp16": 60}
 
-    def test_the_average_precision_of_boxes_is_fp32s(self, found):
-        precise = found["average_precision"]
+    def test_the_average_precision_of_boxes_is_fp32s(self, python, tmp_path):
+        precise = json.loads(run(python, tmp_path, str(HALF), "average_precision"))
         assert 0.3 < precise["fp32"] < 0.9
         halves = [precise["bf16"], precise["fp16"]]
         assert halves == pytest.approx([precise["fp32"]] * 2, abs=0.005)
