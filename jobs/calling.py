@@ -64,7 +64,7 @@ def call(words: Sequence[str]) -> Any:
         raise KeyboardInterrupt  # the verb heard it, and had nothing to give
     if code != ExitCode.SUCCEEDED and not told.lines:
         what = told.warnings[-1] if told.warnings else f"`{words[0]}` ended with {code}"
-        error = LaunchError(what)
+        error = LaunchError(what, hint=f"launch {' '.join(words)}")
         error.exit_code = ExitCode(code) if code in list(ExitCode) else ExitCode.ENVIRONMENT
         raise error
     if "--json" in words and any(tuple(words[: len(each)]) == each for each in _LINE_BY_LINE):

@@ -280,6 +280,7 @@ class _Forecast(TypedDict):
     restarts: float
     why_wide: str | None
     source: str | None
+    parts: dict[str, float]
 
 class _Takeover(TypedDict):
     """Tell from how many nodes on another limit binds."""
@@ -304,10 +305,11 @@ class _Foreseen(TypedDict):
     twice_the_nodes: _Twice | None
     runs: list[str]
     num_runs: int
+    published: str | None
     unknown: str | None
 
 class _ForeseenPlan(TypedDict):
-    """A plan as `launch plan --json` prints it."""
+    """Add the forecast to a plan, for `launch plan --json`."""
 
     engine: str
     spec: _JobSpec
@@ -329,12 +331,13 @@ class _Figure(TypedDict):
     best_at: float | None
 
 class _Figures(TypedDict):
-    """The final figures; None where the run does not tell. A rate is that of all ranks."""
+    """Hold a run's final figures, rates over all ranks; None for those that the run did not write."""
 
     epochs: float | None
     test_accuracy: float | None
     test_loss: float | None
     images_per_s: float | None
+    data_wait_s: float | None
     main: _Figure | None
 
 class _RankError(TypedDict):

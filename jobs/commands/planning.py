@@ -77,12 +77,12 @@ def show_plan(plan: Plan, engine: Engine, folders: Sequence[Path], *, is_json: b
 
     from jobs.launching.forecast_text import forecast_pairs
     from jobs.launching.foresee import ForeseenPlan, foresee
-    from jobs.launching.known_runs import soon_past_runs
+    from jobs.launching.known_runs import past_runs
     from jobs.launching.plan import listing_text, measure_code, missing_notes, plan_text
 
     environment = engine.environment
     missing = missing_notes(plan.spec, engine, folders)
-    foreseen = foresee(plan.spec, environment, soon_past_runs(engine, plan.spec))
+    foreseen = foresee(plan.spec, environment, past_runs(engine))
     listing = engine.code_listing(plan)
     code = measure_code(plan, engine)
     if is_json:

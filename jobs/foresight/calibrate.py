@@ -7,7 +7,7 @@ from math import exp, log, sqrt
 
 import msgspec
 
-from jobs.foresight.fit import Posterior, Problem, fit
+from jobs.foresight.fit import Posterior, LeastSquares, fit
 from jobs.foresight.model import PRIOR, Constants, Load, from_free, step_s
 from jobs.foresight.rows import Row
 from jobs.foresight.series import Base
@@ -78,7 +78,7 @@ def calibrate(rows: list[Row], bases: Mapping[str, Base]) -> Calibration:
         return found
 
     every = range(len(rows))
-    problem = Problem(
+    problem = LeastSquares(
         misses=misses,
         prior=prior,
         touched=[every] * first + [of[name] for name in series] * 2,
@@ -128,7 +128,7 @@ def _starts(middle: list[float]) -> list[list[float]]:
     ]
 
 
-def _fit(problem: Problem, starts: list[list[float]]) -> tuple[Posterior, float]:
+def _fit(problem: LeastSquares, starts: list[list[float]]) -> tuple[Posterior, float]:
     """Fit with the usual noise, and again where the rows show more of it."""
     fitted = fit(problem, starts, NUM_DRAWS)
     missed = problem.misses(fitted.best, range(problem.num_rows))

@@ -18,7 +18,7 @@ Prior = Sequence[tuple[float, float]]  # middle and standard deviation of each n
 Misses = Callable[[list[float], Sequence[int]], list[float]]  # of the rows at these indices
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
+class LeastSquares(msgspec.Struct, frozen=True, kw_only=True):
     """Hold rows to fit, and where to begin.
 
     `touched` has for each number the rows that it changes: those of a series leave the others alone, and
@@ -94,7 +94,7 @@ class _Hill(msgspec.Struct, frozen=True, kw_only=True):
         return [each + moved for each, moved in zip(self.best, reversed(apart), strict=True)]
 
 
-def fit(problem: Problem, starts: Sequence[list[float]], num_draws: int) -> Posterior:
+def fit(problem: LeastSquares, starts: Sequence[list[float]], num_draws: int) -> Posterior:
     """Find the best numbers, climbing from each start.
 
     Draws come from Gaussians around the optima, and around the best points where the first number is
@@ -141,7 +141,7 @@ def _density(hills: Sequence[_Hill], at: list[float]) -> float:
     return top + log(sum(exp(each - top) for each in logs))
 
 
-def _descend(problem: Problem, start: list[float]) -> _Hill:
+def _descend(problem: LeastSquares, start: list[float]) -> _Hill:
     here, damping = list(start), 1e-2
     values = problem.residuals(here)
     cost = _cost(values, here, problem.prior)
@@ -178,7 +178,9 @@ def _cost(values: list[float], at: list[float], prior: Prior) -> float:
     return far + sum(((x - m) / sd) ** 2 for x, (m, sd) in zip(at, prior, strict=True))
 
 
-def _normal(problem: Problem, at: list[float], values: list[float]) -> tuple[list[float], Matrix]:
+def _normal(
+    problem: LeastSquares, at: list[float], values: list[float]
+) -> tuple[list[float], Matrix]:
     """Return half the gradient of the cost and the matrix of the normal equations."""
     prior = problem.prior
     columns: list[dict[int, float]] = []

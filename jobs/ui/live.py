@@ -126,7 +126,7 @@ class Watched:
         """
         if self.is_here and not Path(self.handle.run_dir).is_dir():
             message = f"run {self.handle.id} was removed"
-            raise NotFound(message)
+            raise NotFound(message, hint="launch ls")
         try:
             with heard():
                 if self._lines is None:

@@ -97,7 +97,9 @@ def _open_browser(folder: Path, address: str) -> None:
     """Open the address by a file of this user's alone: other users see the arguments of a process."""
     page = folder / "open.html"
     page.touch(mode=0o600)
-    page.write_text(f'<meta http-equiv="refresh" content="0; url={escape(address)}">')
+    page.write_text(
+        f'<meta http-equiv="refresh" content="0; url={escape(address)}">', encoding="utf-8"
+    )
     if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or os.name == "nt") and (
         os.uname().sysname != "Darwin"
     ):

@@ -97,9 +97,9 @@ import sys
 sys.modules[{missing!r}] = None
 from importlib import import_module
 from typer.main import get_command
-from jobs.cli import VERBS
+from jobs.cli import VERBS, module_of
 for verb in VERBS:
-    get_command(import_module(f"jobs.commands.{{verb}}").app)
+    get_command(import_module(module_of(verb)).app)
 """
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False

@@ -172,7 +172,7 @@ def write_cache(split: CocoSplit, folder: Path) -> None:
         "categories": list(split.categories.items()),
         "num_unusable": split.num_unusable,
     }
-    (folder / ABOUT).write_text(json.dumps(about))
+    (folder / ABOUT).write_text(json.dumps(about), encoding="utf-8")
 
 
 class _Blob:

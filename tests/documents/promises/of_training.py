@@ -122,7 +122,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("rate was steady for `--measure` ({} s)", bench_verb.MEASURE_S),
         promise("a warm-up of {} s and the time that is measured", bench.WARM_UP_S),
         promise("is ended after {} times that, which the question", bench_run.MOST_TIMES),
-        promise("what they answer within {} s counts", shared_runs.SOON_S),
+        promise("takes what they answer within {} s", shared_runs.SOON_S),
         promise("asked again after {} minutes", shared_runs.FRESH_S / 60),
         promise("Every number of nodes up to {} is tried", foresee.MOST_TRIED),
         promise("low, high | {} % interval of that median", percent(steady.CONFIDENCE)),

@@ -271,6 +271,14 @@ def test_a_forecast_has_all_figures_with_their_bands():
         "restarts": 0.0,
         "why_wide": None,
         "source": None,
+        "parts": {
+            "start-up": 300.0,
+            "training": pytest.approx(1800.0),
+            "checkpoints": 0.0,
+            "download of the data": 0.0,
+            "evaluation": 0.0,
+            "restarts": 0.0,
+        },
     }
 
 
