@@ -7,7 +7,7 @@ from math import exp, log, sqrt
 
 import msgspec
 
-from jobs.foresight.fit import Posterior, LeastSquares, fit
+from jobs.foresight.fit import LeastSquares, Posterior, fit
 from jobs.foresight.model import PRIOR, Constants, Load, from_free, step_s
 from jobs.foresight.rows import Row
 from jobs.foresight.series import Base
