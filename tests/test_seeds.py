@@ -14,7 +14,8 @@ TESTS = Path(__file__).parent
 OWN_GENERATOR = re.compile(
     r"\bRandom\(|default_rng\(|\brandom\.(?:seed|uniform|choice|randint|random)\("
 )
-# Programs that other Pythons run without pytest, two of them within tests, and what is published.
+# Programs that other Pythons run without pytest, two of them within tests, what is published, and
+# the order of an epoch by hand.
 NO_TESTS = (
     "bench/",
     "faults/test_stream_kills.py",
@@ -24,6 +25,7 @@ NO_TESTS = (
     "integration/test_stock_keras.py",
     "seeds.py",
     "test_seeds.py",
+    "trainer/common/test_epoch_order.py",
 )
 
 

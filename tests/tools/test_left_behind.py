@@ -17,6 +17,7 @@ from tools.project import Project, this_project
 
 OURS = this_project(os.environ)
 PYPROJECT = '[project]\nname = "empty"\nversion = "1"\nrequires-python = ">=3.11"\n'
+PYPROJECT += "[project.optional-dependencies]\nui = []\n"
 LOCK = """\
 version = 1
 revision = 3
@@ -26,6 +27,9 @@ requires-python = ">=3.11"
 name = "empty"
 version = "1"
 source = { virtual = "." }
+
+[package.metadata]
+provides-extras = ["ui"]
 """
 
 

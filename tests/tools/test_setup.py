@@ -133,10 +133,12 @@ def test_the_version_of_uv_is_read(uv, tmp_path):
 def test_the_environment_is_synced_to_the_lock_with_this_python(project, uv, phases):
     sync_environment(project, uv, phases)
     said = project.state / "logs" / "uv-sync.log"
-    line = f"sync --locked --python {sys.executable} in {project.root} for {project.venv}"
+    line = (
+        f"sync --locked --extra ui --python {sys.executable} in {project.root} for {project.venv}"
+    )
     assert said.read_text().splitlines()[1] == line
     sync_environment(project, uv, phases)  # one that is there keeps the Python it has
-    line = f"sync --locked in {project.root} for {project.venv}"
+    line = f"sync --locked --extra ui in {project.root} for {project.venv}"
     assert said.read_text().splitlines()[1] == line
     assert (project.venv / "bin" / "uv").resolve() == uv.resolve()
 

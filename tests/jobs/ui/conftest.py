@@ -107,9 +107,9 @@ def add_running(written, supervised, **changes) -> str:
     return run
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """Debian's chromium, driven by Playwright."""
+    """Debian's chromium, driven by Playwright: of one file, since its loop runs in this thread till then."""
     program = shutil.which("chromium")
     if program is None:
         pytest.skip("chromium is not installed (apt-get install chromium)")
