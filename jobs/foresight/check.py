@@ -16,6 +16,8 @@ FEW, SAME, LESS = 4, 1.15, 0.7
 MOST_GRADIENT_MB = 4e6  # of a trillion parameters in fp32
 # GB/s that no link between GPUs of one node, and none between nodes, brings to a ring (2026).
 INSIDE_GB_PER_S, ACROSS_GB_PER_S = 2000.0, 500.0
+# GB/s of the slowest link between nodes that anybody trains over: 1 Gb/s is 0.125.
+SLOWEST_GB_PER_S = 0.15
 ONE_NETWORK = 1.1  # the gradients of one series differ by no more
 WHAT_IF = 10.0  # nor do those of a question from the measured ones by more than that
 MOST_OVERHEAD = 1.0  # of a step of one GPU
@@ -71,12 +73,25 @@ def _impossible_gradients(lines: Lines) -> Iterator[Found]:
             said = f"{row.gradient_mb:g} MB are more than any network has"
         elif row.rate and row.batch_per_gpu and row.gpus > 1:
             step_s = row.gpus * row.batch_per_gpu / row.rate
-            speed = 2 * (row.gpus - 1) / row.gpus * row.gradient_mb / 1e3 / step_s
+            speed = _least_gb_per_s(row, step_s)
             if speed > (INSIDE_GB_PER_S if row.nodes == 1 else ACROSS_GB_PER_S):
                 said = f"{row.gradient_mb:g} MB in steps of {step_s:.3g} s take {speed:.3g} GB/s"
         if said:
             message = f"{said}: the units differ"
             yield Found(line=line, column="gradient_mb", message=message, hint=_GRADIENT)
+
+
+def _least_gb_per_s(row: Row, step_s: float) -> float:
+    """Return the speed of a ring whose exchange takes the whole step."""
+    return 2 * (row.gpus - 1) / row.gpus * (row.gradient_mb or 0.0) / 1e3 / step_s
+
+
+def _is_slow_link(row: Row) -> bool:
+    """Tell whether a link between nodes explains a job that is hardly faster than fewer GPUs."""
+    if row.nodes == 1 or not (row.gradient_mb and row.batch_per_gpu and row.rate):
+        return False
+    step_s = row.gpus * row.batch_per_gpu / row.rate
+    return _least_gb_per_s(row, step_s) > SLOWEST_GB_PER_S
 
 
 def _two_gradients(rows: Lines) -> Iterator[Found]:
@@ -111,7 +126,7 @@ def _rates(rows: Lines) -> Iterator[Found]:
         said = f"{row.gpus} GPUs have {faster:.3g} times the rate of one GPU"
         if faster > MOST_EFFICIENCY * row.gpus:
             yield Found(line=line, column="rate", message=f"{said}: the units differ", hint=_RATE)
-        elif row.gpus >= FEW and faster < SAME:
+        elif row.gpus >= FEW and faster < SAME and not _is_slow_link(row):
             why = "it looks like the rate of each GPU" if faster > LESS else "the units differ"
             yield Found(line=line, column="rate", message=f"{said}: {why}", hint=_RATE)
 
@@ -143,7 +158,8 @@ def _rates_of_each(rows: Lines) -> Iterator[Found]:
         for each in fewer:
             # Between nodes twice the GPUs of one may be slower than those.
             is_alike = row.nodes == 1 or each.nodes > 1 or row.gpus >= FEW * each.gpus
-            if is_alike and (row.rate or 0.0) < SAME * (each.rate or 0.0):
+            is_slow = (row.rate or 0.0) < SAME * (each.rate or 0.0)
+            if is_alike and is_slow and not _is_slow_link(row):
                 message = (
                     f"{row.gpus} GPUs have {row.rate:g} and {each.gpus} have {each.rate:g}:"
                     " it looks like the rate of each GPU"

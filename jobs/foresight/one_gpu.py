@@ -97,6 +97,8 @@ def published_rate(command: Sequence[str], size: str) -> OneGpu | None:
     if given and given[-1] != PICTURE:
         return None
     precision = next(iter(_values(command, {"--precision"})), "fp32")
+    if precision == "bf16" and gpu == "V100":
+        return None  # it has no units for bf16
     is_mixed = gpu in _MIXED and precision not in ("fp32", "tf32")
     for each in _RATES:
         if (each.gpu, each.network, each.is_mixed) == (gpu, network, is_mixed):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import log, log2
+from math import exp, log, log2
 
 import msgspec
 
@@ -81,11 +81,13 @@ def _misfit(row: Row, calibration: Calibration) -> Why | None:
     if not found:
         return None
     worst_by, worst = max(found, key=lambda each: abs(each[0]))
+    # Of a logarithm: to be told as a share of the rate that the others tell.
     much = "slower" if worst_by < 0 else "faster"
+    share = abs(exp(worst_by) - 1)
     more = 1 + farther(row, calibration.rows)
     return Why(
         text=(
-            f"{worst.series} on {worst.gpus} GPUs is {abs(worst_by):.0%} {much} than the other rows"
+            f"{worst.series} on {worst.gpus} GPUs is {share:.0%} {much} than the other rows"
             " tell: measure it again"
         ),
         slower=more * max(0.0, *(-missed for missed, _ in found)),

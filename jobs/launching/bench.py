@@ -127,7 +127,13 @@ class Bench:
 
     def _is_measured(self, size: Size) -> bool:
         point = self._points.get(size)
-        return point is not None and point.rate is not None
+        if point is None or point.rate is None:
+            return False
+        if size.scaling == "weak":
+            return True
+        # Its batch is that of the smallest size, divided: it may have been another one.
+        first = self._points.get(self._planned[0].size)
+        return first is not None and first.batch == point.batch
 
     def _say_before(self, left: Sequence[Planned]) -> None:
         """Show what will be run and its price, and ask where it costs money."""

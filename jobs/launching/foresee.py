@@ -283,9 +283,10 @@ def keep_forecast(found: Foreseen, handle: RunHandle, price: float | None) -> No
 
 
 def _parts_of_ranks(parts: Mapping[str, float], prepare_s: float) -> dict[str, float]:
-    """Take what is over when the ranks start from the start-up, as from the whole time."""
-    started_s = max(parts.get(Limit.START, 0.0) - prepare_s, 0.0)
-    return {**parts, Limit.START.value: started_s}
+    """Take what is over when the ranks start from the start-up, then from a download before them."""
+    left_s = parts.get(Limit.START, 0.0) - prepare_s
+    data_s = parts.get(Limit.DATA, 0.0) + min(left_s, 0.0)
+    return {**parts, Limit.START.value: max(left_s, 0.0), Limit.DATA.value: max(data_s, 0.0)}
 
 
 def _of_ranks(time_s: Band, prepare_s: float) -> Band:
@@ -367,16 +368,16 @@ def _measured(place: Place, runs: Sequence[PastRun]) -> Place:
     The lines are those of the runs on the fewest nodes; the store gives at least what it gave to all.
     """
     told = [(each.nodes, each.node_bytes_per_s) for each in runs if each.node_bytes_per_s]
-    if not told:
-        return place
+    if not told or place.store_bytes_per_s is None:
+        return place  # the store of this machine has no line
     fewest = min(nodes for nodes, _ in told)
     line = median(rate for nodes, rate in told if nodes == fewest)
     given = max(nodes * rate for nodes, rate in told)
-    store, requests = place.store_bytes_per_s, place.store_requests_per_s
+    requests = place.store_requests_per_s
     return replace(
         place,
         line_bytes_per_s=line,
-        store_bytes_per_s=None if store is None else max(store, given),
+        store_bytes_per_s=max(place.store_bytes_per_s, given),
         store_requests_per_s=None
         if requests is None
         else max(requests, given / place.request_bytes),

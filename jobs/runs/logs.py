@@ -267,7 +267,7 @@ def parse_pattern(text: str | None) -> re.Pattern[str] | None:
         return None
     try:
         return re.compile(text)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         message = f"`--grep {text}` is not a regular expression: {error}"
         raise LaunchError(
             message, hint="a plain word needs no quoting; put \\ before ( [ * + ?"

@@ -86,5 +86,6 @@ def _failure(report: RunReport) -> str:
     error = report.error
     assert error is not None
     told = "\n".join(filter(None, [error.message, error.traceback]))
-    head = f"{report.status.id}: rank {error.rank}, {error.cause}"
+    who = "the run" if error.rank is None else f"rank {error.rank}"
+    head = f"{report.status.id}: {who}, {error.cause}"
     return f"<h2>{text(head)}</h2><pre>{text(told)}</pre>"

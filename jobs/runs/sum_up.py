@@ -16,7 +16,7 @@ from msgspec import Struct
 from jobs.contracts.spec import Cluster, JobSpec, RunState
 from jobs.runs.checkpoints import whole_checkpoints
 from jobs.runs.lengths import Unit, lengths_of
-from jobs.runs.metrics import Curve, read_curves
+from jobs.runs.metrics import Curve, read_all_curves
 from jobs.runs.outcome import attempts_of, parse_time
 from jobs.runs.past import PastRun, job_key
 from jobs.runs.progress import Progress, read_progress
@@ -43,7 +43,7 @@ def sum_up(
     summary = read_summary(run_dir / "summary.json")
     epochs = _number(summary, "epochs") or lengths_of(spec.command).get("epoch")
     progress = read_progress(run_dir)
-    pace = _pace(summary, read_curves(run_dir / "metrics.jsonl"), progress, epochs)
+    pace = _pace(summary, read_all_curves(run_dir / "metrics.jsonl"), progress, epochs)
     network = _network(summary)
     if pace is None and not network:
         return PastRun(run=run)

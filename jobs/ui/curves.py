@@ -27,6 +27,8 @@ MOST_BUCKETS = 512
 MOST_CURVES, LONGEST_NAME = 1000, 500
 # Buckets of all runs (32 bytes each) beyond which those that nobody looks at are forgotten.
 MOST_KEPT = 400_000
+# A curve takes as much memory as so many buckets before it has any.
+CURVE_BUCKETS = 32
 # So much is read before an answer; of a file with more, samples from all over it are shown first.
 LOOK_S, LARGE = 0.25, 4 << 20
 NUM_SAMPLES, SAMPLE = 128, 16 << 10
@@ -116,7 +118,8 @@ class RunCurves:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._lock = threading.Lock()
+        # Requests read on in threads of their own, and look at the points meanwhile.
+        self._lock = threading.RLock()
         self._begin(0)
 
     def _begin(self, inode: int) -> None:
@@ -138,8 +141,10 @@ class RunCurves:
 
     @property
     def num_buckets(self) -> int:
-        """Number of buckets in memory."""
-        return sum(each.num_buckets for each in list(self.curves.values()))
+        """Number of buckets that need as much memory as its curves and samples, about."""
+        with self._lock:
+            kept = sum(each.num_buckets + CURVE_BUCKETS for each in self.curves.values())
+            return kept + sum(map(len, self._samples.values())) + 1
 
     def read_on(self, seconds: float) -> None:
         """Read what is new, for so long at most; samples of the rest first, where that is much."""
@@ -219,12 +224,17 @@ class RunCurves:
 
     def points(self, key: tuple[str, str]) -> list[tuple[float, float]]:
         """List the points of a curve: those that were read, and samples of the rest."""
-        return self.curves[key].points() + [each[1:] for each in self._ahead(key)]
+        with self._lock:
+            curve = self.curves.get(key)
+            # Gone where the file is another one now.
+            return [] if curve is None else curve.points() + [each[1:] for each in self._ahead(key)]
 
     def version(self, key: tuple[str, str]) -> str:
         """Give another text whenever the points are others."""
-        ahead = len(self._ahead(key)) if self._samples else 0
-        return f"{self.curves[key].num_points}.{ahead}"
+        with self._lock:
+            curve = self.curves.get(key)
+            ahead = len(self._ahead(key)) if self._samples else 0
+            return f"{curve.num_points if curve else 0}.{ahead}"
 
     def _ahead(self, key: tuple[str, str]) -> list[tuple[int, float, float]]:
         return [each for each in self._samples.get(key, ()) if each[0] >= self._offset]
@@ -232,8 +242,9 @@ class RunCurves:
     def told(self) -> list[Curve]:
         """Give the curves that have a number, thinned, with their true extremes and last values."""
         made: list[Curve] = []
-        for key, curve in list(self.curves.items()):
-            points = self.points(key)
+        with self._lock:
+            found = [(key, curve, self.points(key)) for key, curve in self.curves.items()]
+        for _, curve, points in found:
             if any(math.isfinite(value) for _, value in points):
                 made.append(
                     Curve(
@@ -267,7 +278,8 @@ class _Chart:
 
     @property
     def version(self) -> str:
-        return " ".join(curves.version(key) for _, curves, key in self.series)
+        # Without a space: a page sends it before the title.
+        return "_".join(curves.version(key) for _, curves, key in self.series)
 
 
 class Curves:

@@ -52,7 +52,8 @@ class Doings:
                 doing.value = or_bug(do)
             except LaunchError as error:
                 doing.error = error
-            doing.is_over.set()
+            finally:
+                doing.is_over.set()
 
         # A server that ends does not wait for it: what it does can be begun again.
         threading.Thread(target=act, daemon=True).start()

@@ -24,6 +24,9 @@ def or_bug(do: Callable[[], Value]) -> Value:
         return do()
     except LaunchError:
         raise
-    except Exception as error:
+    except (
+        Exception,
+        KeyboardInterrupt,
+    ) as error:  # a verb that was interrupted is no end of the server
         message = f"{type(error).__name__}: {error}"
         raise Bug(message, hint="this is a bug in launch") from error

@@ -160,6 +160,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("more than {} times the rate of one GPU", check.MOST_EFFICIENCY),
         promise("of more than {} million MB", check.MOST_GRADIENT_MB / 1e6),
         promise("would take {} GB/s inside a node", check.INSIDE_GB_PER_S),
+        promise("would explain it by {} GB/s or more", check.SLOWEST_GB_PER_S),
         promise("inside a node or {} between nodes", check.ACROSS_GB_PER_S),
         promise("of one series that differ by more than {} %", percent(check.ONE_NETWORK - 1)),
         promise("question that is {} times off", spelled(int(check.WHAT_IF))),

@@ -12,7 +12,7 @@ TORCH = ["python", "-m", "trainer.pytorch.resnet50"]
     ("command", "size", "rate"),
     [
         (TORCH, V100, 367.0),
-        ([*TORCH, "--precision", "bf16"], V100, 1200.0),
+        ([*TORCH, "--precision", "fp16"], V100, 1200.0),
         ([*TORCH, "--precision=fp16"], A100, 2470.0),
         (["python", "resnet50.py", "--precision", "tf32"], "standard_nc48ads_a100_v4", 938.0),
         # No units for half precision.

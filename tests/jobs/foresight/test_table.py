@@ -54,6 +54,20 @@ def test_a_table_for_people_says_why_a_band_is_wide(ask):
     )
 
 
+def test_a_large_network_on_slow_links_is_hardly_faster_than_one_gpu_and_answered(ask):
+    """VGG over 10 Gb/s: 792 MB in 0.64 s more a step are 1.2 GB/s; by 0.1 GB/s it would be refused."""
+    head = "series,gpus,gpus_per_node,rate,gradient_mb,batch_per_gpu\n"
+    slow = head + "vgg,1,1,200,528,32\nvgg,2,1,150,528,32\nvgg,4,1,160,528,32\n"
+    asked = "series,gpus,gpus_per_node\nvgg,8,1\n"
+    typed = ask(slow, asked, "--json")
+    assert typed.code == 0, typed.err
+    [row] = json.loads(typed.out)
+    assert 150 < row["rate"] < 450
+    assert ask(slow.replace(",528,", ",50,"), asked).code == 2
+    inside = slow.replace(",1,150,", ",4,150,").replace(",1,160,", ",4,160,")
+    assert ask(inside, asked.replace("8,1", "8,4")).code == 2
+
+
 LINE = "resnet50,4,4,979.1,102,64,ib"
 OVERHEAD = """\
 series,gpus,gpus_per_node,rate,batch_per_gpu,overhead_s

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import threading
 from unittest.mock import patch
 
 import pytest
@@ -50,6 +51,37 @@ def values_of(kept, folder, title):
     answer = told(kept, folder, [title])
     (series,) = next(each["series"] for each in answer["charts"] if each["title"] == title)
     return series["at"], series["values"]
+
+
+def test_charts_of_several_runs_are_sent_once_for_each_version(run, tmp_path):
+    folder, kept = run(line("loss", 1, 2.0)), Curves()
+    runs = [("a", folder), ("b", folder)]
+    version = kept.charts(runs, {"loss": ""})["charts"][0]["version"]
+    assert " " not in version  # a page sends it before the title, with a space between
+    assert "series" not in kept.charts(runs, {"loss": version})["charts"][0]
+    run(line("loss", 2, 1.0))
+    assert len(kept.charts(runs, {"loss": version})["charts"][0]["series"]) == 2
+
+
+def test_points_are_whole_while_another_request_reads_on(run):
+    folder = run(*(line("loss", step, float(step % 7)) for step in range(20_000)))
+    shared, ended = RunCurves(folder / "metrics.jsonl"), []
+
+    def look():
+        while not ended:
+            for key in list(shared.curves):
+                shared.points(key)
+            shared.told()
+
+    looking = threading.Thread(target=look)
+    with patch.object(threading, "excepthook", lambda args: ended.append(args.exc_value)):
+        looking.start()
+        for _ in range(3):
+            shared.read_on(math.inf)
+            shared._begin(0)
+        ended.append(None)
+        looking.join()
+    assert ended == [None]
 
 
 @given(values=st.lists(VALUES, min_size=1, max_size=200))
