@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 import threading
 from unittest.mock import patch
 
@@ -74,6 +75,8 @@ def test_points_are_whole_while_another_request_reads_on(run):
             shared.told()
 
     looking = threading.Thread(target=look)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # threads take turns between any two steps
     with patch.object(threading, "excepthook", lambda args: ended.append(args.exc_value)):
         looking.start()
         for _ in range(3):
@@ -81,6 +84,7 @@ def test_points_are_whole_while_another_request_reads_on(run):
             shared._begin(0)
         ended.append(None)
         looking.join()
+    sys.setswitchinterval(before)
     assert ended == [None]
 
 
