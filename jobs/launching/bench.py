@@ -186,7 +186,8 @@ class Bench:
             if handle is None:
                 point = replace(self._foreseen(each), tag=token_hex(8))
                 self._keep(point)
-                handle = submit(engine, each.plan, self._secrets, point.tag or "")
+                limit_s = self._limit_s(each.plan)
+                handle = submit(engine, each.plan, self._secrets, point.tag or "", limit_s)
             point = replace(point, run=handle.id, tag=None)
             self._keep(point)
             console.say(f"{each.size}: {handle.id}")

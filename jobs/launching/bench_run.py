@@ -38,15 +38,26 @@ NEWEST = 200  # runs that are looked at for it
 MOST_TIMES = 3
 
 
-def submit(engine: Engine, plan: Plan, secrets: Mapping[str, str], tag: str) -> RunHandle:
-    """Start a run with a tag as `launch run` does: quota looked at, local inputs pushed."""
+def submit(
+    engine: Engine, plan: Plan, secrets: Mapping[str, str], tag: str, limit_s: float | None
+) -> RunHandle:
+    """Start a run with a tag as `launch run` does: quota looked at, local inputs pushed.
+
+    It has `limit_s` as its wall clock, so that it ends in time where nobody watches it any more.
+    """
     if isinstance(engine, Attended):
         engine.check_quota(plan)
     if any(each.source for each in plan.spec.inputs.values()):
         from jobs.launching.local_inputs import push_inputs
 
         plan = push_inputs(plan, engine)
-    spec = replace(plan.spec, tags={**plan.spec.tags, TAG: tag})
+    limits = plan.spec.limits
+    clock_s = min((each for each in (limits.wall_clock_s, limit_s) if each), default=None)
+    spec = replace(
+        plan.spec,
+        tags={**plan.spec.tags, TAG: tag},
+        limits=replace(limits, wall_clock_s=clock_s),
+    )
     return engine.submit(replace(plan, spec=spec, request=engine.plan(spec).request), secrets)
 
 

@@ -186,6 +186,10 @@ def test_a_run_that_tells_nothing_is_ended_where_its_nodes_cost_money(endless):
     ended = "was ended after 3 times the 1 min 22 s that are reckoned for it"
     (second,) = (each.id for each in endless.runs() if each.nodes == 2)
     assert rows(endless.folder)[1]["note"] == f"`{second}` tells no progress; it {ended}"
+    # Where nobody watches them, the engine ends them.
+    store = RunStore(endless.workspace)
+    specs = [store.record(store.handle(each.id)).plan.spec for each in endless.runs()]
+    assert [each.limits.wall_clock_s for each in specs] == [246.0, 246.0]
     # 3 nodes for so long, and at most for 3 times as long.
     assert "price     about 0.246 USD for all 2 runs, 0.738 USD at most" in typed.err
 
