@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from typing import Annotated
 
 import msgspec
@@ -21,6 +22,8 @@ from jobs.runs.store import RUN_ID
 
 FILE = "past-runs.jsonl"
 MOST_RUNS = 500
+# What others share is added by a thread beside what this process adds.
+_WRITING = Lock()
 MOST_BYTES = 1 << 20
 # Of what is smaller the products of two are no figures any more.
 Figure = Annotated[float, Meta(ge=1e-15, le=1e15)]
@@ -110,11 +113,12 @@ def read_past_runs(workspace: Path) -> list[PastRun]:
 
 def add_past_runs(workspace: Path, new: Iterable[PastRun]) -> list[PastRun]:
     """Add runs to the file, and keep the newest; gives all. What cannot be kept is read again."""
-    known = {each.run: each for each in read_past_runs(workspace)}
     more = {each.run: each for each in new}
-    kept = sorted((known | more).values(), key=lambda each: each.run, reverse=True)[:MOST_RUNS]
-    if more:
-        lines = b"".join(msgspec.json.encode(each) + b"\n" for each in reversed(kept))
-        with suppress(OSError):
-            write_file(workspace / FILE, lines, is_synced=False)
+    with _WRITING:
+        known = {each.run: each for each in read_past_runs(workspace)}
+        kept = sorted((known | more).values(), key=lambda each: each.run, reverse=True)[:MOST_RUNS]
+        if more:
+            lines = b"".join(msgspec.json.encode(each) + b"\n" for each in reversed(kept))
+            with suppress(OSError):
+                write_file(workspace / FILE, lines, is_synced=False)
     return kept
