@@ -178,7 +178,7 @@ class Bench:
 
     def _measure(self, each: Planned) -> None:
         """Measure one size by a run; what fails is noted and the others go on."""
-        engine = self._engine
+        engine, limit_s = self._engine, self._limit_s(each.plan)
         point = self._points.get(each.size) or Point(size=each.size)
         before = read_cpu_times()
         try:
@@ -186,12 +186,11 @@ class Bench:
             if handle is None:
                 point = replace(self._foreseen(each), tag=token_hex(8))
                 self._keep(point)
-                limit_s = self._limit_s(each.plan)
                 handle = submit(engine, each.plan, self._secrets, point.tag or "", limit_s)
             point = replace(point, run=handle.id, tag=None)
             self._keep(point)
             console.say(f"{each.size}: {handle.id}")
-            is_late = watch(engine, handle, self._wish.measure_s, self._limit_s(each.plan))
+            is_late = watch(engine, handle, self._wish.measure_s, limit_s)
             found = measured(engine, point, handle)
         except KeyboardInterrupt:
             self._keep(replace(point, run=None))
