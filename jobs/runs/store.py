@@ -285,7 +285,8 @@ def read_status(run_dir: Path) -> RunStatus:
         events = read_events(run_dir)  # it may have ended between the two looks
         if not _is_terminal(events):
             events.append(RunEvent(ts="", state=RunState.LOST, reason="its supervisor is gone"))
-    last = events[-1]
+    # Its first event follows its record; of a run that is being removed the record may go last.
+    last = events[-1] if events else RunEvent(ts="", state=RunState.QUEUED)
     started = next((each.ts for each in events if each.state is RunState.RUNNING), None)
     spec = brief.plan.spec
     return RunStatus(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
@@ -16,7 +15,6 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from jobs.contracts.errors import LaunchError, NotFound
-from jobs.host import console
 from jobs.runs.metrics import read_by
 from jobs.ui import live
 from jobs.ui.curves import Curves
@@ -88,7 +86,6 @@ def _page(show: Callable[[Request], Response]) -> Callable[[Request], Awaitable[
         try:
             return await run_in_threadpool(lambda: or_bug(lambda: show(request)))
         except Bug as bug:
-            console.warn("".join(traceback.format_exception(bug.__cause__)))
             return render("error.html", status=HTTPStatus.INTERNAL_SERVER_ERROR, error=bug)
         except LaunchError as error:
             is_missing = isinstance(error, NotFound)

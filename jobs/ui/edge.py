@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from typing import TypeVar
 
 from jobs.contracts.errors import LaunchError
+from jobs.host import console
 
 Value = TypeVar("Value")
 
@@ -18,7 +20,7 @@ def or_bug(do: Callable[[], Value]) -> Value:
     """Do what a request or an action asks; raises LaunchError as a verb does, Bug for whatever else.
 
     As `main()` is the edge of `launch`, this is that of the server, which outlives each of them:
-    whatever a verb fails with, who asked is told.
+    whatever a verb fails with, who asked is told; where it was written, `launch ui` prints.
     """
     try:
         return do()
@@ -28,5 +30,6 @@ def or_bug(do: Callable[[], Value]) -> Value:
         Exception,
         KeyboardInterrupt,
     ) as error:  # a verb that was interrupted is no end of the server
+        console.warn("".join(traceback.format_exception(error)))
         message = f"{type(error).__name__}: {error}"
         raise Bug(message, hint="this is a bug in launch") from error

@@ -14,6 +14,7 @@ from http import HTTPStatus
 from pathlib import Path
 from re import Pattern
 from typing import Literal
+from urllib.parse import quote, unquote
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -24,6 +25,7 @@ from jobs.contracts.errors import LaunchError, NotFound, Unreached
 from jobs.contracts.spec import LogLine, RunHandle
 from jobs.engines.base import Attended, Engine
 from jobs.host.units import utc_text
+from jobs.ui.edge import or_bug
 from jobs.ui.reading import Reading
 
 # Lines of before that a page begins with, and that one event holds at most.
@@ -53,17 +55,20 @@ class Position:
     def __init__(self, text: str = "") -> None:
         self._sent: dict[int, tuple[str, int]] = {}
         # What is older was left out on purpose.
-        self._floor, _, ranks = text.partition(";")
+        floor, _, ranks = text.partition(";")
+        self._floor = unquote(floor)
         for part in ranks.split(",") if ranks else ():
             rank, _, rest = part.partition("=")
-            ts, _, number = rest.partition("~")
+            ts, _, number = rest.rpartition("~")
             if _NUMBER.fullmatch(rank) and _NUMBER.fullmatch(number):
-                self._sent[int(rank)] = (ts, int(number))
+                self._sent[int(rank)] = (unquote(ts), int(number))
 
     def __str__(self) -> str:
-        """Write it in one line."""
-        ranks = ",".join(f"{rank}={ts}~{number}" for rank, (ts, number) in self._sent.items())
-        return f"{self._floor};{ranks}"
+        """Write it in one line, whatever a log has in the place of a time."""
+        ranks = ",".join(
+            f"{rank}={quote(ts, safe=':')}~{number}" for rank, (ts, number) in self._sent.items()
+        )
+        return f"{quote(self._floor, safe=':')};{ranks}"
 
     @property
     def since(self) -> str | None:
@@ -136,9 +141,12 @@ class Watched:
                     self._is_last = self._is_over and self._looks is not None
                     self._lines = self._next_look()
                 found = list(itertools.islice(self._lines, MOST_AT_ONCE))
-        except (LaunchError, OSError):
+        except Unreached:
             self._looks = self._lines = None
             raise
+        except OSError as error:  # as of a run that is being removed
+            message = f"the lines of run {self.handle.id} cannot be read: {error.strerror}"
+            raise NotFound(message, hint="launch ls") from error
         if len(found) == MOST_AT_ONCE:
             return found, "more"
         self._lines = None
@@ -192,7 +200,7 @@ def lines_of(reading: Reading) -> Callable[[Request], Awaitable[Response]]:
 
     async def answer(request: Request) -> Response:
         try:
-            watched = await run_in_threadpool(_open, reading, request)
+            watched = await run_in_threadpool(or_bug, lambda: _open(reading, request))
         except LaunchError as error:
             status = HTTPStatus.NOT_FOUND if isinstance(error, NotFound) else HTTPStatus.BAD_REQUEST
             return PlainTextResponse(error.message, status)
@@ -237,11 +245,11 @@ async def _events(watched: Watched, request: Request, turns: Turns) -> AsyncIter
         yield f"retry: {RETRY_MS if stays else TURN_MS}\n\n"
         while not await request.is_disconnected():
             try:
-                lines, then = await run_in_threadpool(watched.look)
+                lines, then = await run_in_threadpool(or_bug, watched.look)
             except Unreached as error:
                 yield _event("late", error.message)
                 lines, then = [], "wait"
-            except (LaunchError, OSError) as error:
+            except LaunchError as error:
                 yield _event("lost", str(error))
                 return
             if lines:

@@ -69,7 +69,9 @@ function watchLog(log) {
         return;
       }
       const why = await whyRefused(address);
-      if (source === opened) say(why);
+      if (source !== opened) return;
+      isOver = why.isOver;
+      say(why.text);
     };
   }
 
@@ -91,14 +93,16 @@ function watchLog(log) {
   if (!document.hidden) open();
 }
 
-// An EventSource does not tell an answer's text.
+// An EventSource does not tell an answer's text. A run that is not there has no more lines.
 async function whyRefused(address) {
-  const ended = "no answer: has `launch ui` ended? Open the address that it prints.";
+  const ended = { text: "no answer: has `launch ui` ended? Open the address that it prints.", isOver: false };
   const stop = new AbortController();
   try {
     const answer = await fetch(address, { signal: stop.signal });
     if (answer.status === 403) return ended;
-    return answer.ok ? "the connection ended; Show reads the lines again" : await answer.text();
+    if (answer.ok) return { text: "the connection ended; Show reads the lines again", isOver: false };
+    const isOver = answer.status === 404;
+    return { text: `${isOver ? "no more lines: " : ""}${await answer.text()}`, isOver };
   } catch {
     return ended;
   } finally {

@@ -140,6 +140,18 @@ def test_run_is_not_lost_while_its_lock_is_held(store: RunStore) -> None:
     assert store.status(handle).state is RunState.LOST
 
 
+def test_run_whose_events_were_removed_before_its_record_is_queued_while_it_is_looked_after(
+    store: RunStore,
+) -> None:
+    run_dir = Path(add_run(store, NEWER).run_dir)
+    (run_dir / "events.jsonl").unlink()
+    lock = supervision.take_lock(run_dir)
+    status = store.status(store.handle(NEWER))
+    assert (status.state, status.reason) == (RunState.QUEUED, None)
+    os.close(lock)
+    assert store.status(store.handle(NEWER)).state is RunState.LOST
+
+
 def test_status_tells_the_last_event_and_when_it_ran(store: RunStore) -> None:
     handle = add_run(store, NEWER)
     run_dir = Path(handle.run_dir)

@@ -174,6 +174,10 @@ def test_a_folder_that_is_removed_while_it_is_watched_is_told(written, supervise
     page.locator("#log .line").first.wait_for()
     shutil.rmtree(folder_of(written, run))
     page.get_by_text("no more lines").wait_for()
+    # Who comes later, or whose connection broke off meanwhile, is told the same.
+    with page.expect_response("**/lines?*"):
+        page.locator("#choose button").click()
+    page.get_by_text(f"no more lines: there is no run `{run}`").wait_for()
     assert page.get_by_role("heading", level=1).is_visible()
     page.goto(f"{served.origin}/runs")
     page.problems.clear()

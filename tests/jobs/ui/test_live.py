@@ -6,6 +6,7 @@ import json
 import threading
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -154,6 +155,41 @@ def test_a_connection_reads_on_where_it_is_and_looks_for_the_place_only_when_it_
     assert asked == [None]
     assert events_of(served, run, last_id=last)[0] == []
     assert asked == [None, "2026-01-02T03:04:50.000000Z"]
+
+
+@pytest.mark.parametrize("stamp", ["a\rb", "2026;x", "1=2~3,4=5~6", "\x85\u2028\x00", "%0d%25"])
+def test_a_stamp_that_a_script_made_up_breaks_no_event(written, served, stamp):
+    """What a script writes past our pump has any text in the place of a time."""
+    run = written.add_run()
+    log = Path(written.workspace, "runs", run, "logs", "rank-00000.log")
+    log.write_text(f"{stamp} one\n{stamp} two\n", newline="")
+    served.enter()
+    lines, last, _ = events_of(served, run)
+    assert [(ts, text) for _, ts, text in lines] == [(stamp, "one"), (stamp, "two")]
+    with log.open("a", newline="") as more:
+        more.write(f"{stamp} three\n")
+    assert [each[2] for each in events_of(served, run, last_id=last)[0]] == ["three"]
+
+
+@pytest.mark.parametrize("error", [ValueError("ours"), FileNotFoundError(2, "it has gone")])
+def test_a_stream_that_cannot_be_read_ends_with_one_event_that_says_why(
+    written, supervised, served, monkeypatch, capsys, error
+):
+    run = add_running(written, supervised)
+
+    def fail(self, *_, **__):
+        raise error
+
+    monkeypatch.setattr("tests.fakes.launching.FakeEngine.watch", fail)
+    served.enter()
+    told = events_of(served, run)[2].split("\n\n")[1]
+    by_error = {
+        ValueError: "ValueError: ours",
+        FileNotFoundError: f"the lines of run {run} cannot be read: it has gone",
+    }
+    assert told == f"event: lost\ndata: {json.dumps(by_error[type(error)])}"
+    # Where it was written stands in the terminal, of a mistake of ours alone.
+    assert ("in fail" in capsys.readouterr().err) == isinstance(error, ValueError)
 
 
 def test_what_an_id_of_a_page_names_is_where_its_stream_begins(written, served):
