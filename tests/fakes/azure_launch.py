@@ -5,49 +5,33 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from http.client import HTTPConnection
 from multiprocessing import get_context
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any
 
 from tests.busy import Bound
 from tests.fakes.azureml import FakeAzure
+from tests.fakes.forked_launch import Crash, run_launch
 
 # Longer than anything takes here, however busy the machine.
 TIMEOUT_S = 300.0
-Crash = Literal[
-    "",
-    "before the intent",
-    "after the intent",
-    "after the code",
-    "after the image",
-    "after the record",
-    "while the job is sent",
-    "after the reply",
-]
-CRASHES: tuple[Crash, ...] = (
-    "before the intent",
-    "after the intent",
-    "after the code",
-    "after the image",
-    "after the record",
-    "while the job is sent",
-    "after the reply",
-)
 # Forks what has loaded all of it once; a fork of the tests would take their threads' locks along.
 _FORKS = get_context("forkserver")
 _FORKS.set_forkserver_preload(
     [
-        "jobs.cli",
-        "jobs.engines.azure_ml.submission",
-        "jobs.engines.azure_ml.runs",
-        "azure.identity",
-        "azure.core",
+        "tests.fakes.forked_launch",
+        *(f"jobs.commands.{verb}" for verb in ("cluster", "env", "ls", "run", "wait")),
+        *("jobs.commands.plan", "jobs.commands.planning", "jobs.launching.start"),
+        *("jobs.launching.shared_runs", "jobs.launching.foresee", "jobs.launching.known_runs"),
+        *("jobs.blobs.download", "jobs.blobs.upload", "jobs.runs.logs", "jobs.runs.ending"),
+        *("jobs.stacks.read", "jobs.stacks.prices", "jobs.stacks.cost", "yaml"),
+        *(f"jobs.engines.azure_ml.{name}" for name in ("engine", "retry", "runs", "submission")),
+        *("jobs.engines.azure_ml.clusters", "jobs.engines.azure_ml.quota"),
+        *("azure.identity", "azure.storage.blob.aio", "msal_extensions"),
     ]
 )
 
@@ -127,7 +111,7 @@ class AzureLaunch:
             each.write_text("")
         out, err = map(str, streams)
         child = _FORKS.Process(
-            target=_launch, args=(argv, self.environ, str(self.folder), out, err, crash)
+            target=run_launch, args=(argv, self.environ, str(self.folder), out, err, crash)
         )
         child.start()
         return Typing(child, *streams)
@@ -135,66 +119,3 @@ class AzureLaunch:
     def run_dirs(self) -> list[Path]:
         """What this machine knows of."""
         return sorted(self.folder.glob("state/trainyard/*/runs/*"))
-
-
-def _launch(
-    argv: Sequence[str], environ: Mapping[str, str], folder: str, out: str, err: str, crash: Crash
-) -> None:
-    os.environ.clear()
-    os.environ.update(environ)
-    os.chdir(folder)
-    for path, number in ((out, 1), (err, 2)):
-        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-    from jobs.cli import main
-
-    if crash:
-        _arm(crash)
-    code = main(list(argv))
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
-
-
-def _arm(crash: Crash) -> None:
-    """Have this process killed at a point of a submit."""
-    from jobs.engines.azure_ml import sender, submission
-
-    way = sender.JobSender
-    if crash == "before the intent":
-        _die_in(submission, "write_intent", is_before=True)
-    elif crash == "after the intent":
-        _die_in(submission, "write_intent")
-    elif crash == "after the code":
-        _die_in(sender, "upload")
-    elif crash == "after the image":
-        _die_in(sender, "send_version")
-    elif crash == "after the record":
-        _die_in(submission.Submission, "prepare")
-    elif crash == "after the reply":
-        _die_in(way, "put")
-    else:
-        put = way.put
-
-        def put_and_die(*args: Any) -> None:
-            # The request is on its way, and nobody reads the answer.
-            _die_in(HTTPConnection, "getresponse", is_before=True)
-            put(*args)
-
-        way.put = put_and_die  # type: ignore[method-assign]
-
-
-def _die_in(owner: Any, name: str, *, is_before: bool = False) -> None:
-    real: Callable[..., Any] = getattr(owner, name)
-
-    def fatal(*args: Any, **keywords: Any) -> NoReturn:
-        if not is_before:
-            real(*args, **keywords)
-        _die()
-
-    setattr(owner, name, fatal)
-
-
-def _die() -> NoReturn:
-    os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(60)
-    raise AssertionError

@@ -113,6 +113,7 @@ class Runner:
             job.cancel.set()
         for thread in self._threads:
             thread.join()
+        self._threads.clear()
 
     def _live(self, job: Job) -> None:
         troubles = self._troubles.of_job(job.name)
