@@ -187,7 +187,8 @@ PAGES = {
             "out. Beside the page a client disconnects after each of its first 50 events and "
             "connects again with the last event's id; it, too, begins with a log's last lines.",
             "- Lists: from the navigation's start to the end of its load event, with a server "
-            "that has just printed its address; a page shows 100 of the runs.",
+            "that has printed its address before the browser was started, as `launch ui` starts it; a "
+            "page shows 100 of the runs.",
             "- Charts: a file of 10,000,000 lines. Until all of it has been read, curves show "
             "samples from the whole file; the memory is the server's peak up to then.",
             "- `exec`: a step of a fixed loop in Python, in turn alone, with a busy loop by `launch "
