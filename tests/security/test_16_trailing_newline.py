@@ -104,9 +104,10 @@ def open_ends(code: str) -> list[int]:
 
 def _patterns(call: ast.Call) -> Iterator[str]:
     is_of_re = isinstance(call.func, ast.Attribute) and call.func.attr in CALLS
-    flags = ast.unparse(call).rpartition("re.MULTILINE")[1]
-    given = call.args[:1] if is_of_re and not flags else []
-    given += [each.value for each in call.keywords if each.arg == "pattern" and not flags]
+    given = call.args[:1] if is_of_re else []
+    given += [each.value for each in call.keywords if each.arg == "pattern"]
+    if given and "re.MULTILINE" in ast.unparse(call):
+        return
     for node in given:
         parts = node.values if isinstance(node, ast.JoinedStr) else [node]
         values = [each.value if isinstance(each, ast.Constant) else "x" for each in parts]
