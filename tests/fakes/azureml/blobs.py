@@ -107,6 +107,12 @@ class Blobs:
             client.create_container()
         return client
 
+    def delete_all(self) -> None:
+        """Delete all containers of all accounts."""
+        for client in self._clients.values():
+            for each in client.list_containers():
+                client.delete_container(each.name)
+
     def open(self, account: str, name: str) -> ContainerClient:
         """A client of a container that is there."""
         return self._clients[account].get_container_client(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -15,7 +16,6 @@ from tests.fakes.azureml.arm import HOST, Assets, Metadata, Workspace
 from tests.fakes.azureml.blobs import Blobs, blob_refusal
 from tests.fakes.azureml.certificates import Authority
 from tests.fakes.azureml.computes import Computes
-from tests.fakes.azureml.deviations import Deviation
 from tests.fakes.azureml.history import Discovery, History
 from tests.fakes.azureml.jobs import Jobs
 from tests.fakes.azureml.messages import Refusal, Reply, Request, Service
@@ -29,6 +29,7 @@ from tests.fakes.azureml.subscription import Subscription
 from tests.fakes.azureml.tokens import LOGIN, STORAGE, Tokens
 from tests.fakes.azureml.troubles import Trouble, Troubles, befall
 from tests.fakes.azureml.vault import Vault
+from tests.fakes.deviations import Deviation
 
 PROJECT = Path(__file__).parents[3]
 IDENTITY, SENDER = "/identity", "/sender"
@@ -92,6 +93,7 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
         )
         self._services = self._make_services()
         self._lock = threading.Lock()
+        self._datastores = datastores
         self._declare(datastores)
 
     # --- For tests ----------------------------------------------------------------------------
@@ -167,6 +169,26 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
         assert job.over.wait(timeout_s), f"{name} is still {job.state}"
         return job
 
+    def forget(self) -> None:
+        """Begin anew, as if nobody had asked for anything: what runs is cancelled first.
+
+        The addresses, certificates and keys stay, and so does what has gone wrong in here.
+        """
+        self._runner.stop()
+        self.troubles.clear()
+        self.tokens.forget()
+        self.vault.forget()
+        self.records.forget()
+        with self._lock:
+            self._requests.clear()
+        for name in ("home", "jobs"):
+            shutil.rmtree(_made(self.folder / name))
+            _made(self.folder / name)
+        self.blobs.delete_all()
+        self._services = self._make_services()
+        self._declare(self._datastores)
+        self._make_containers()
+
     def delete_workspace(self) -> None:
         self.records.is_workspace_deleted = True
 
@@ -214,9 +236,7 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
 
     def __enter__(self) -> Self:
         self.blobs.start()
-        for store in self.records.datastores.values():
-            if store["datastoreType"] == "AzureBlob":
-                self.blobs.container(store["accountName"], store["containerName"])
+        self._make_containers()
         self._proxy.start()
         return self
 
@@ -265,6 +285,11 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
             kept |= {"datastoreType": "AzureFile", "fileShareName": share, "isDefault": False}
             self.records.datastores[name] = kept
         self.add_cluster("cpu-1a2b3c", max_nodes=2)
+
+    def _make_containers(self) -> None:
+        for store in self.records.datastores.values():
+            if store["datastoreType"] == "AzureBlob":
+                self.blobs.container(store["accountName"], store["containerName"])
 
     def _make_services(self) -> dict[str, list[Service]]:
         """Who answers for which host, in this order."""

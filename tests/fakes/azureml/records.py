@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from tests.fakes.azureml.deviations import Deviation
+from tests.fakes.deviations import Deviation
 
 TERMINAL = frozenset({"Completed", "Failed", "Canceled"})
 
@@ -274,6 +274,12 @@ class Records:
     def __init__(self, place: Place) -> None:
         self.place = place
         self.lock = threading.RLock()
+        self.deviations: set[Deviation] = set()
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew, with nothing there; `deviations` and `lock` stay who they are."""
+        self.deviations.clear()
         self.jobs: dict[str, Job] = {}
         self.clusters: dict[str, Cluster] = {}
         self.datastores: dict[str, dict[str, Any]] = {}
@@ -288,11 +294,10 @@ class Records:
         self.workspace_limits: dict[str, int] = {}
         self.family_names: Literal["whole", "short"] = "whole"
         self.is_workspace_deleted = False
-        self.deviations: set[Deviation] = set()
         # As Resource Manager lists them.
         self.role_assignments: list[dict[str, Any]] = []
         self.private_endpoints: list[dict[str, Any]] = []
-        self.registry_address = f"{place.registry}.azurecr.io"
+        self.registry_address = f"{self.place.registry}.azurecr.io"
 
     @property
     def api(self) -> str:

@@ -28,6 +28,10 @@ class Tokens(Service):
         self.cluster_client_id = cluster_client_id
         self.client_secret = secrets.token_urlsafe(16)
         self.node_secret = secrets.token_urlsafe(16)
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew: no token was given, and those to come live for an hour."""
         self.lifetime_s = 3600.0
         self._expired_before_s = 0.0
         # token -> audience, client, given at, good until

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tests.fakes.azureml.deviations import Deviation
 from tests.fakes.azureml.messages import Refusal, Reply, Request, Service, answer, on
 from tests.fakes.azureml.tokens import VAULT, Tokens
+from tests.fakes.deviations import Deviation
 
 
 class Vault(Service):
@@ -14,10 +14,14 @@ class Vault(Service):
 
     def __init__(self, tokens: Tokens) -> None:
         super().__init__()
-        self.secrets: dict[str, str] = {}
-        self.readers: set[str] | None = None
         self._tokens = tokens
         self.deviations: Collection[Deviation] = ()
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew: no secrets, and whoever has a token may read."""
+        self.secrets: dict[str, str] = {}
+        self.readers: set[str] | None = None
 
     @on("GET", "/secrets/{name}")
     @on("GET", "/secrets/{name}/")

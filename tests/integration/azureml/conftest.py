@@ -21,19 +21,26 @@ from tests.fakes.azureml.client import Client
 from tests.fakes.azureml.judge import read_tables
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def runtimes() -> dict[str, Path]:
     """What stands for the images: `pytorch` (with Horovod and mpirun) and a bare `python`."""
     return {"pytorch": needs.runtime("pytorch"), "python": Path(sys.executable)}
 
 
-@pytest.fixture(scope="module")
-def standing_azure(
+@pytest.fixture(scope="session")
+def only_azure(
     tmp_path_factory: pytest.TempPathFactory, runtimes: dict[str, Path]
 ) -> Iterator[FakeAzure]:
-    """One for all tests of a module, with identity-based datastores, as our stacks have them."""
+    """One for all tests of a process, with identity-based datastores, as our stacks have them."""
     with FakeAzure(tmp_path_factory.mktemp("azure"), runtimes=runtimes) as azure:
         yield azure
+
+
+@pytest.fixture(scope="module")
+def standing_azure(only_azure: FakeAzure) -> Iterator[FakeAzure]:
+    """The same, with nothing of another module in it."""
+    yield only_azure
+    only_azure.forget()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from jobs.engines.azure_ml.intents import INTENT
 from tests.busy import wait_until
-from tests.fakes.azure_launch import CRASHES, AzureLaunch, Crash
+from tests.fakes.azure_launch import AzureLaunch
 from tests.fakes.azureml import (
     FakeAzure,
     JobTrouble,
@@ -25,6 +25,7 @@ from tests.fakes.azureml import (
     lost_request,
     throttled,
 )
+from tests.fakes.forked_launch import CRASHES, Crash
 
 DETACHED = ("-d", "-y")
 PUT_JOB = "*/jobs/*"
