@@ -71,7 +71,8 @@ def test_no_regular_expression_ends_in_a_dollar() -> None:
         f"{path.relative_to(ROOT)}:{line}"
         for folder in FOLDERS
         for path in sorted((ROOT / folder).rglob("*.py"))
-        for line in open_ends(path.read_text(encoding="utf-8"))
+        if "$" in (code := path.read_text(encoding="utf-8"))
+        for line in open_ends(code)
     ] == []
 
 
