@@ -15,7 +15,11 @@ MUTANTS ?=
 # The Python of `make gpu`, with the pytorch image's packages and timm; else that of its runtime.
 GPU_PYTHON ?= $$($(BIN)/launch image path pytorch)
 
+# What `make check` asks, side by side; the first takes as long as all others.
+CHECKS = $(addprefix check-,types format lint imports links architecture)
+
 .PHONY: setup setup-v1 demo test check docs bench faults mutants policy prove-azure gpu
+.PHONY: $(CHECKS)
 
 setup:
 	@$(BARE) tools.setup
@@ -33,11 +37,19 @@ test: setup
 
 check:
 	@$(BARE) tools.setup environment
+	@$(MAKE) --no-print-directory -j -k $(CHECKS)
+
+check-format:
 	$(BIN)/ruff format --check
+check-lint:
 	$(BIN)/ruff check
+check-types:
 	$(BIN)/pyright
+check-imports:
 	$(BIN)/lint-imports
+check-links:
 	$(BIN)/python -m tests.documents.links
+check-architecture:
 	$(BIN)/python -m tests.documents.architecture --check
 
 docs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -127,9 +128,15 @@ def _by_file(rows: Iterable[Proofs]) -> Mapping[str, Sequence[Proofs]]:
 
 
 def _test_of(item: pytest.Item) -> Test:
-    is_ours = item.path.is_relative_to(TESTS)
+    file = _file_of(item.path)
     return Test(
-        file=item.path.relative_to(TESTS).as_posix() if is_ours else "",
+        file=file,
         name=item.name,
-        is_left_out=is_ours and item.get_closest_marker("faults") is not None,
+        is_left_out=bool(file) and item.get_closest_marker("faults") is not None,
     )
+
+
+@cache
+def _file_of(path: Path) -> str:
+    """The path below the tests; empty for a file that is elsewhere."""
+    return path.relative_to(TESTS).as_posix() if path.is_relative_to(TESTS) else ""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from unittest import mock
+
+from jobs.cli import main
 
 LAUNCH = Path(sys.executable).with_name("launch")
 
@@ -15,12 +20,7 @@ def press_tab(line: str, shell: str = "bash", *, cwd: Path | None = None, **vari
     """Give what `launch` answers a shell at the end of the line; nothing is said beside it."""
     done = subprocess.run(
         [LAUNCH],
-        env={
-            **os.environ,
-            "_LAUNCH_COMPLETE": f"complete_{shell}",
-            **_asked(line, shell),
-            **variables,
-        },
+        env={**os.environ, **_asked(line, shell), **variables},
         cwd=cwd,
         capture_output=True,
         text=True,
@@ -30,7 +30,25 @@ def press_tab(line: str, shell: str = "bash", *, cwd: Path | None = None, **vari
     return done.stdout.strip("\n")
 
 
+def answer_tab(line: str, shell: str = "bash", *, cwd: Path, **variables: str) -> str:
+    """Give what `press_tab` gives, answered by this process, which has loaded all that it needs."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        contextlib.chdir(cwd),
+        mock.patch.dict(os.environ, {**_asked(line, shell), **variables}),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        code = main([])
+    assert (code, err.getvalue().strip()) == (0, "")
+    return out.getvalue().strip("\n")
+
+
 def _asked(line: str, shell: str) -> Mapping[str, str]:
+    return {"_LAUNCH_COMPLETE": f"complete_{shell}", **_typed(line, shell)}
+
+
+def _typed(line: str, shell: str) -> Mapping[str, str]:
     if shell == "bash":
         words = [*line.split(), *([""] if line.endswith(" ") else [])]
         return {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-CONFTEST = 'pytest_plugins = ["tests.judges", "tests.seeds"]\n'
+CONFTEST = 'pytest_plugins = ["tests.judges"]\n'
 
 
 def run_suite(

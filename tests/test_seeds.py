@@ -72,9 +72,12 @@ def test_no_dice():
 """
 
 
+SUITE = {"conftest.py": 'pytest_plugins = ["tests.judges", "tests.seeds"]\n', "test_it.py": RANDOM}
+
+
 def drawn(tmp_path, seed):
     environ = {seeds.VARIABLE: seed} if seed else {}
-    done = run_suite(tmp_path / "suite", {"test_it.py": RANDOM}, environ=environ)
+    done = run_suite(tmp_path / "suite", SUITE, environ=environ)
     assert counts(done) == "3 failed, 1 passed"
     words = re.findall(r"^E +AssertionError: (drawn .*)$", done.stdout, re.MULTILINE)
     assert len(words) == 2
@@ -105,6 +108,6 @@ def test_hypothesis_has_one_profile_without_bounds_in_time():
 
 
 def test_a_seed_that_is_no_number_is_refused(tmp_path):
-    done = run_suite(tmp_path, {"test_it.py": RANDOM}, environ={seeds.VARIABLE: "x"})
+    done = run_suite(tmp_path, SUITE, environ={seeds.VARIABLE: "x"})
     assert done.returncode == 4
     assert done.stderr.strip() == "ERROR: TRAINYARD_TEST_SEED is a whole number, not 'x'"

@@ -7,15 +7,16 @@ where text is wanted, as it was written (`env: {OMP_NUM_THREADS: 4}`).
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import fields
+from msgspec.structs import FieldInfo, fields
 
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import (
@@ -120,7 +121,7 @@ def _struct(
     if not isinstance(node.value, dict):
         problems.append(_wrong(node, kind, path))
         return None
-    known = {field.name: field for field in fields(kind)}
+    known = _fields_of(kind)
     values: dict[str, Any] = {}
     before = len(problems)
     for key, entry in node.value.items():
@@ -139,6 +140,11 @@ def _struct(
         if field.required and name not in node.value
     )
     return kind(**values) if len(problems) == before else None
+
+
+@cache
+def _fields_of(kind: type[Struct]) -> Mapping[str, FieldInfo]:
+    return {field.name: field for field in fields(kind)}
 
 
 def _value(node: Node, kind: Any, path: str, problems: list[Problem]) -> Any:

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
 
 from jobs.contracts.errors import LaunchError
@@ -46,7 +47,7 @@ def read_options(module: str, folder: Path) -> dict[str, Option]:
     `folder` is where Python finds the module. Raises LaunchError where the program is not there.
     """
     sources = _Sources(folder)
-    if sources.tree(module) is None and sources.tree(f"{module}.__main__") is None:
+    if sources.made(module) is None and sources.made(f"{module}.__main__") is None:
         message = f"there is no program `{module}` in {folder}"
         near = get_close_matches(module, sources.modules(module), n=1)
         raise LaunchError(message, hint=f"did you mean `{near[0]}`?" if near else f"ls {folder}")
@@ -145,19 +146,19 @@ class _Sources:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._trees: dict[str, ast.Module | None] = {}
+        self._made: dict[str, Mapping[str, ast.stmt] | None] = {}
 
-    def tree(self, module: str) -> ast.Module | None:
-        """Parse a module; None where it is not there or is no Python."""
+    def made(self, module: str) -> Mapping[str, ast.stmt] | None:
+        """Give what makes each name of a module; None where it is not there or is no Python."""
         if not all(part.isidentifier() for part in module.split(".")):
             return None
-        if module not in self._trees:
+        if module not in self._made:
             path = self._folder.joinpath(*module.split(".")).with_suffix(".py")
             try:
-                self._trees[module] = ast.parse(path.read_bytes())
+                self._made[module] = _made_in(path.read_bytes())
             except (OSError, SyntaxError, ValueError):
-                self._trees[module] = None
-        return self._trees[module]
+                self._made[module] = None
+        return self._made[module]
 
     def modules(self, like: str) -> list[str]:
         """List the modules of the same package, whichever of them is meant."""
@@ -186,17 +187,11 @@ class _Sources:
 
     def _find(self, module: str, name: str) -> tuple[str, ast.stmt | None]:
         """Find the class or assignment of a name, and the module that makes it; None without one."""
-        tree = self.tree(module)
-        for statement in tree.body if tree else ():
-            if isinstance(statement, ast.ClassDef) and statement.name == name:
-                return module, statement
-            if isinstance(statement, ast.Assign) and _is_name(statement.targets[0], name):
-                return module, statement
-            if isinstance(statement, ast.ImportFrom) and statement.module and not statement.level:
-                for each in statement.names:
-                    if (each.asname or each.name) == name:
-                        return self._find(statement.module, each.name)
-        return module, None
+        made = (self.made(module) or {}).get(name)
+        if isinstance(made, ast.ImportFrom) and made.module:
+            there = next(each.name for each in made.names if (each.asname or each.name) == name)
+            return self._find(made.module, there)
+        return module, made
 
     def _option(self, module: str, field: ast.AnnAssign) -> Option | None:
         match field:
@@ -231,8 +226,20 @@ class _Sources:
                 return "", ()
 
 
-def _is_name(target: ast.expr, name: str) -> bool:
-    return isinstance(target, ast.Name) and target.id == name
+@lru_cache(maxsize=64)
+def _made_in(source: bytes) -> Mapping[str, ast.stmt]:
+    """Parse a module; gives the first class, assignment or import of each name."""
+    made: dict[str, ast.stmt] = {}
+    for statement in ast.parse(source).body:
+        match statement:
+            case ast.ClassDef(name=name) | ast.Assign(targets=[ast.Name(id=name), *_]):
+                made.setdefault(name, statement)
+            case ast.ImportFrom(module=str(), level=0):
+                for each in statement.names:
+                    made.setdefault(each.asname or each.name, statement)
+            case _:
+                continue
+    return made
 
 
 def _bounds(made: ast.ClassDef) -> Iterator[tuple[str, float | None, float | None]]:

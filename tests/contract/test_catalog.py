@@ -1,7 +1,6 @@
 """Every job of the catalog can be read, fits every local environment, and its program takes it."""
 
 import json
-import subprocess
 from functools import cache
 from pathlib import Path
 
@@ -14,43 +13,11 @@ from jobs.engines.local.launchers import gang_request
 from jobs.host.project import project_root
 from jobs.images import runtimes as images
 from jobs.jobfile.program_options import read_options
-from jobs.jobfile.read import catalog_names, load_job
+from jobs.jobfile.read import catalog_names
+from jobs.jobfile.read import load_job as read_job
 from jobs.jobfile.resolve import resolve
-from tests import needs
+from tests.busy import Bound
 from tests.fakes.gangs import make_environment
-
-# All that is asked of an image's programs, in one process: frameworks take seconds to load. The
-# flags are those that argparse knows: {option: [type, choices, default]}.
-ASKED = """
-import argparse, contextlib, importlib, io, json, sys
-from trainer.common import options
-
-commands, modules = json.loads(sys.argv[1])
-said = {}
-for name, (module, *arguments) in commands.items():
-    with contextlib.redirect_stderr(io.StringIO()) as refused:
-        try:
-            options.parse_options(importlib.import_module(module).Options, arguments)
-            said[name] = "taken"
-        except (Exception, SystemExit) as error:
-            said[name] = f"{error!r} {refused.getvalue()}"
-flags = {}
-for module in modules:
-    made = importlib.import_module(module).Options
-    parser = argparse.ArgumentParser()
-    hints = options.typing.get_type_hints(made, include_extras=True)
-    for field in options.dataclasses.fields(made):
-        options._add_flag(parser, field, hints[field.name])
-    flags[module] = {
-        action.option_strings[0][2:]: [
-            getattr(action.type, "__name__", "choice" if action.choices else "bool"),
-            list(action.choices or ()),
-            action.default,
-        ]
-        for action in parser._actions[1:]
-    }
-print(json.dumps([said, flags]))
-"""
 
 
 def cluster(size, *, gpus, nodes, processes, priority="dedicated"):
@@ -96,6 +63,11 @@ def azure(stack, clusters):
     }
     return msgspec.convert(given, Environment)
 
+
+# Nothing changes a loaded job.
+load_job = cache(read_job)
+# Frameworks take seconds to load.
+ZYGOTES = {"pytorch": "zygote", "tensorflow": "tensorflow_zygote"}
 
 ENVIRONMENTS = {
     "local": make_environment(Path("/w"), nodes=1, processes=2),
@@ -187,23 +159,28 @@ def test_every_pytorch_job_of_horovod_has_a_twin_of_ddp():
         assert jobs[f"{name}-ddp"] == twin
 
 
-@cache
-def ask_programs(image):
+@pytest.fixture(scope="module")
+def ask_programs(request, tmp_path_factory):
     """What an image's programs say to the arguments of their jobs, by job, and their flags."""
-    specs = {name: resolved(name, nodes=1, processes=2)[0] for name in catalog_names()}
-    commands = {name: spec.command for name, spec in specs.items() if spec.image == image}
-    assert {command[:2] for command in commands.values()} == {("python", "-m")}
-    python = needs.runtime(image)
-    asked = [{name: command[2:] for name, command in commands.items()}, modules_of(image)]
-    done = subprocess.run(
-        [python, "-c", ASKED, json.dumps(asked)],
-        cwd=project_root(),
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+
+    @cache
+    def ask(image):
+        specs = {name: resolved(name, nodes=1, processes=2)[0] for name in catalog_names()}
+        commands = {name: spec.command for name, spec in specs.items() if spec.image == image}
+        assert {command[:2] for command in commands.values()} == {("python", "-m")}
+        asked = [{name: command[2:] for name, command in commands.items()}, modules_of(image)]
+        folder = tmp_path_factory.mktemp(image)
+        said, log = folder / "said.json", folder / "log"
+        zygote = request.getfixturevalue(ZYGOTES[image])
+        argv = ["tests.contract.programs.options", json.dumps(asked), str(said)]
+        pid = zygote.fork(argv, env={}, cwd=project_root(), log=log)
+        bound = Bound(120)
+        while not zygote.wait([pid], 1):
+            bound.check(log.read_text())
+        assert zygote.code(pid) == 0, log.read_text()
+        return json.loads(said.read_text())
+
+    return ask
 
 
 def modules_of(image):
@@ -212,7 +189,7 @@ def modules_of(image):
 
 
 @pytest.mark.parametrize("image", ["pytorch", "tensorflow"])
-def test_the_options_that_are_read_from_a_programs_source_are_its_flags(image):
+def test_the_options_that_are_read_from_a_programs_source_are_its_flags(ask_programs, image):
     _, flags = ask_programs(image)
     assert flags == {
         module: {
@@ -224,7 +201,7 @@ def test_the_options_that_are_read_from_a_programs_source_are_its_flags(image):
 
 
 @pytest.mark.parametrize("name", catalog_names())
-def test_a_catalog_jobs_program_takes_its_arguments(name):
+def test_a_catalog_jobs_program_takes_its_arguments(ask_programs, name):
     spec, _ = resolved(name, nodes=1, processes=2)
     said, _ = ask_programs(spec.image)
     assert said[name] == "taken"

@@ -40,9 +40,15 @@ def opened_by_locale(tree: ast.AST) -> Iterator[int]:
                 if modes
                 else not (call.args or keys) and getattr(owner, "id", "") not in NO_FILE
             ),
-        }.get(name, any(ast.unparse(each) == "text=True" for each in call.keywords))
+        }.get(name, any(map(is_text_mode, call.keywords)))
         if is_text and "encoding" not in keys:
             yield call.lineno
+
+
+def is_text_mode(given: ast.keyword) -> bool:
+    """Whether a keyword is `text=True`."""
+    value = given.value.value if isinstance(given.value, ast.Constant) else None
+    return given.arg == "text" and value is True
 
 
 @pytest.mark.parametrize("package", ["infra", "jobs", "tools", "trainer"])

@@ -52,7 +52,8 @@ def only_decides(source: str) -> bool:
     nodes = list(ast.walk(ast.parse(source)))
     if any(isinstance(each, ast.AsyncFunctionDef) for each in nodes):
         return False
-    imported = {name for each in nodes for name in _imported(each)}
+    imports = [each for each in nodes if isinstance(each, ast.Import | ast.ImportFrom)]
+    imported = {name for each in imports for name in _imported(each)}
     if imported & OUR_ACTING or {name.partition(".")[0] for name in imported} & ACTING:
         return False
     called = {each.func.attr for each in nodes if _is_method_call(each)}
@@ -61,10 +62,10 @@ def only_decides(source: str) -> bool:
     return sum(isinstance(each, DECISIONS) for each in nodes) >= NUM_DECISIONS
 
 
-def _imported(node: ast.AST) -> Iterator[str]:
+def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
     if isinstance(node, ast.Import):
         yield from (each.name for each in node.names)
-    if isinstance(node, ast.ImportFrom) and node.module:
+    elif node.module:
         yield node.module
         yield from (f"{node.module}.{each.name}" for each in node.names)
 

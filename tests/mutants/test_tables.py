@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 
 import pytest
 
@@ -17,9 +18,16 @@ JUDGE = f"def judge(a, b):\n{DECISIONS}"
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda each: f"{each.file}-{each.what}")
 def test_each_mutant_is_another_program_at_one_place(mutant: Mutant) -> None:
     text = (ROOT / mutant.file).read_text(encoding="utf-8")
-    planted = ast.dump(ast.parse(mutant.planted_in(text)))
-    assert planted != ast.dump(ast.parse(text))
+    assert dump(mutant.planted_in(text)) != dump_of_module(text)
     assert [each for each in mutant.tests if not (ROOT / each.partition("::")[0]).is_file()] == []
+
+
+def dump(source: str) -> str:
+    return ast.dump(ast.parse(source))
+
+
+# Mutants of a module stand behind each other.
+dump_of_module = lru_cache(maxsize=1)(dump)
 
 
 def test_each_module_that_only_decides_brings_its_own_mutants() -> None:

@@ -186,7 +186,7 @@ BOMBS = {
     "characters": lambda: compressed(matrix(4, 4, 60 << 20)),
     "deep": lambda: nested(20_000),
     "many": lambda: compressed(matrix(6, 2, 3 << 20, name=b"x")) * 200,
-    "inflated": lambda: compressed(bytes(1 << 30)),
+    "inflated": lambda: compressed(bytes(MOST_BYTES + (60 << 20))),
     "large": lambda: matrix(6, 2, 60 << 20),
 }
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
-import pandas
 import pytest
 
 import trainyard
@@ -48,6 +47,8 @@ def test_it_tells_its_state_lines_and_metrics(launching, run):
 
 
 def test_its_frame_has_a_row_for_each_metric(run):
+    import pandas
+
     write_metrics(run, {"step": 2, "split": "val", "name": "top1", "value": 0.5, "goal": "max"})
     frame = run.frame()
     assert isinstance(frame, pandas.DataFrame)

@@ -185,7 +185,10 @@ def conforms(value, verb):
     ],
 )
 def test_a_function_gives_the_value_that_its_verb_prints(path, command, monkeypatch):
-    """Those that need a cloud, a store or a data program: whatever the verb prints, with --json."""
+    """Those that need a cloud, a store or a data program: whatever the verb prints, with --json.
+
+    Their own values are compared in tests/integration/test_values.py and azureml/test_values.py.
+    """
     printed = {"of": path, "value": [1, None, "<text>"]}
 
     def verb(typed):

@@ -33,6 +33,7 @@ from tests.folders import make_folder, read_folder
 
 REPO = Path(__file__).parents[3]
 LARGE = 2 * BLOCK_BYTES + 12_345  # three blocks
+TWO_BLOCKS = BLOCK_BYTES + 12_345
 
 
 @pytest.fixture(autouse=True)
@@ -345,12 +346,12 @@ def test_versions_arrive_and_are_named(blobs, tmp_path):
     assert sorted(arrived, key=lambda each: each.name) == sorted(files, key=lambda each: each.name)
 
 
-@pytest.mark.parametrize("size", [1000, LARGE])
+@pytest.mark.parametrize("size", [1000, TWO_BLOCKS])
 @pytest.mark.parametrize("is_gone", [False, True], ids=["changed", "gone"])
 def test_a_version_that_goes_meanwhile_is_left_out(blobs, tmp_path, size, is_gone):
     old, new = seeds.content(size), seeds.content(size)
     blobs.blobs = {"x": old, "other": b"other"}
-    num_left = 1 if size == LARGE else 0
+    num_left = 1 if size == TWO_BLOCKS else 0
 
     def change(kind: str, asked: Asked) -> None:
         nonlocal num_left
@@ -393,7 +394,7 @@ def test_a_version_goes_on_where_it_was_cut_off(blobs, tmp_path):
     assert (num_here, blobs.asked["GET blob"]) in [(1, 2), (2, 1), (0, 3)]
 
 
-@pytest.mark.parametrize("size", [1000, LARGE])
+@pytest.mark.parametrize("size", [1000, TWO_BLOCKS])
 def test_a_version_that_has_not_its_md5_never_gets_the_name(blobs, tmp_path, size):
     content = seeds.content(size)
     blobs.blobs["x"] = content
@@ -434,7 +435,7 @@ def flipped(said: bytes) -> bytes:
     return said[:-1] + bytes([said[-1] ^ 1])
 
 
-@pytest.mark.parametrize("size", [1000, LARGE])
+@pytest.mark.parametrize("size", [1000, TWO_BLOCKS])
 def test_a_byte_that_changes_on_the_way_down_is_noticed_and_asked_for_again(blobs, tmp_path, size):
     content = seeds.content(size)
     blobs.blobs["x"] = content
@@ -452,7 +453,7 @@ def test_a_byte_that_changes_on_the_way_down_is_noticed_and_asked_for_again(blob
     assert read_folder(tmp_path) == {"x": content}
 
 
-@pytest.mark.parametrize("size", [1000, LARGE])
+@pytest.mark.parametrize("size", [1000, TWO_BLOCKS])
 def test_a_content_that_is_another_never_gets_the_name(blobs, tmp_path, size):
     content = seeds.content(size)
     blobs.blobs["x"] = flipped(content)
@@ -463,7 +464,7 @@ def test_a_content_that_is_another_never_gets_the_name(blobs, tmp_path, size):
 
 
 # (A large one that became longer is received as far as it was pushed, and so is right.)
-@pytest.mark.parametrize(("size", "more"), [(1000, -1), (1000, 1), (LARGE, -1)])
+@pytest.mark.parametrize(("size", "more"), [(1000, -1), (1000, 1), (TWO_BLOCKS, -1)])
 def test_a_content_of_another_size_never_gets_the_name(blobs, tmp_path, size, more):
     content = seeds.content(size)
     blobs.blobs["x"] = content + b"x" if more > 0 else content[:-1]
@@ -490,7 +491,7 @@ def change(path: Path, how: str) -> None:
         )
 
 
-@pytest.mark.parametrize("size", [1000, LARGE])
+@pytest.mark.parametrize("size", [1000, TWO_BLOCKS])
 @pytest.mark.parametrize(
     ("how", "said"),
     [
@@ -580,7 +581,7 @@ def test_a_folder_in_the_way_is_one_message(blobs, tmp_path):
 
 
 def test_two_may_receive_the_same_at_once(blobs, tmp_path):
-    content = seeds.content(LARGE)
+    content = seeds.content(TWO_BLOCKS)
     blobs.blobs["x"] = content
     target = tmp_path / "x"
     other = store_of(blobs.url)

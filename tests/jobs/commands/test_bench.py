@@ -22,6 +22,7 @@ from jobs.contracts.spec import (
 )
 from jobs.engines import ENGINES
 from jobs.launching.bench import bench_key
+from jobs.runs import scaling_picture
 from jobs.runs.past import job_key
 from jobs.runs.store import RunStore
 from tests.fakes.gangs import make_cluster, make_spec
@@ -60,13 +61,20 @@ class Telling(FakeEngine):
 
 
 @pytest.fixture
-def bench(launching: Launching, monkeypatch: pytest.MonkeyPatch) -> Launching:
+def drawing_bench(launching: Launching, monkeypatch: pytest.MonkeyPatch) -> Launching:
     monkeypatch.setitem(ENGINES, "local", f"{__name__}:Telling")
     monkeypatch.chdir(launching.folder)
     monkeypatch.setattr(Telling, "silent_at", set())
     (launching.folder / "train.py").write_text("import torch\n")
     launching.write_job(JOB)
     return launching
+
+
+@pytest.fixture
+def bench(drawing_bench: Launching, monkeypatch: pytest.MonkeyPatch) -> Launching:
+    """Draws no picture: it takes longer than all else that is done after each size."""
+    monkeypatch.setattr(scaling_picture, "draw_scaling", lambda *_: None)
+    return drawing_bench
 
 
 def rows(folder: Path) -> list[dict[str, str]]:
@@ -78,7 +86,8 @@ def sizes_submitted() -> list[tuple[int, int]]:
     return [(plan.spec.nodes, plan.spec.processes_per_node) for plan, _ in Telling.submitted]
 
 
-def test_each_size_is_one_run_and_the_report_has_its_rate_beside_the_ideal(bench):
+def test_each_size_is_one_run_and_the_report_has_its_rate_beside_the_ideal(drawing_bench):
+    bench = drawing_bench
     typed = bench.type("bench", "job.yaml", "--nodes", "2,1", "--processes-per-node", "1,2")
     assert typed.code == 0, typed.err
     assert sizes_submitted() == [(1, 1), (1, 2), (2, 1), (2, 2)]

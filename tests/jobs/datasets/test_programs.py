@@ -15,6 +15,7 @@ import typer
 from jobs.commands.quantities import num_bytes
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.datasets.programs import run_program
+from tests.folders import make_folder
 from trainer.data.synthesize.stripes import make_pictures
 
 
@@ -88,7 +89,11 @@ def test_what_the_program_refuses_is_said_with_its_own_hint(tmp_path):
     )
 
 
-def test_a_folder_that_cannot_be_made_is_said_with_a_hint(tmp_path):
+def test_a_folder_that_cannot_be_made_is_said_with_a_hint(tmp_path, monkeypatch):
+    # Takes seconds to load, and its digits would lie in no folder.
+    digits = "from types import SimpleNamespace as Bundle\ndef load_digits():\n    return Bundle(images=[], target=[])\n"
+    make_folder(tmp_path, {"sklearn/__init__.py": b"", "sklearn/datasets.py": digits.encode()})
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / "file").write_text("")
     arguments = ["digits", f"--to={tmp_path / 'file' / 'digits'}"]
     with pytest.raises(EnvironmentFailure) as caught:

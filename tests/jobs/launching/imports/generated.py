@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ def schema_of(name: str) -> dict[str, Any]:
     return json.loads((SCHEMAS / f"{name}.json").read_text(encoding="utf-8"))
 
 
+@cache
 def documents(name: str) -> st.SearchStrategy[dict[str, Any]]:
     """Documents of a kind and version."""
     schema = schema_of(name)

@@ -22,13 +22,26 @@ from tests.jobs.launching.imports.generated import SCHEMAS, documents, leaf_keys
 NAMES = sorted(each.stem for each in SCHEMAS.glob("*.json"))
 
 
+UNHURRIED = [HealthCheck.too_slow, HealthCheck.data_too_large]
+
+
 @pytest.mark.parametrize("name", NAMES)
-@settings(
-    max_examples=200,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+@settings(max_examples=40, suppress_health_check=UNHURRIED)
 @given(data=st.data())
 def test_every_leaf_is_told_of_and_every_job_can_be_planned(name: str, data: st.DataObject) -> None:
+    check_import(name, data)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=400, suppress_health_check=UNHURRIED)
+@given(data=st.data())
+def test_every_leaf_of_many_documents_is_told_of(name: str, data: st.DataObject) -> None:
+    check_import(name, data)
+
+
+def check_import(name: str, data: st.DataObject) -> None:
+    """Import a document of a kind and version that is drawn: no leaf is lost, its job is planned."""
     document = data.draw(documents(name))
     as_mpi = data.draw(st.booleans())
     with tempfile.TemporaryDirectory() as folder:
