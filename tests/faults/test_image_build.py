@@ -1,6 +1,6 @@
-"""A real build of the pytorch container: on Debian laid by debootstrap, by buildah in a chroot.
+"""Real builds of the containers for CPU: on Debian laid by debootstrap, by buildah in a chroot.
 
-Two nodes then have its files: its own mpirun starts a rank on each over its own sshd, and they train.
+Two nodes then have an image's files: its own mpirun starts a rank on each over its own sshd, and they train.
 Its packages are compared with those of Azure ML's base images, and its files are searched for what was
 only lent to the build.
 """
@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,17 @@ from tests.busy import Bound
 from tests.fakes.containers import buildah, buildah_storage
 from tests.fakes.nodes import Node, two_nodes
 from tests.images.test_azure_ml_contract import CONTRACT, wanted_packages
-from tests.images.two_nodes import check_trained, lay_run, train_by_environment, train_by_mpirun
+from tests.images.two_nodes import (
+    MNIST,
+    RESNET_TF,
+    check_ranks,
+    check_trained,
+    lay_run,
+    of_pytorch,
+    of_tensorflow,
+    train_by_environment,
+    train_by_mpirun,
+)
 
 ROOT = Path(__file__).parents[2]
 BASE = "localhost/base/bookworm:debootstrap"
@@ -44,9 +54,45 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(5400)]
 
 
 @dataclass(frozen=True, kw_only=True)
+class Framework:
+    """What an image's framework is called, and what its ranks train."""
+
+    module: str
+    # Prints what a compiled graph makes of three ones.
+    compiled: str
+    program: Sequence[str]
+    # Of ranks that nobody but the platform starts, and their variables.
+    strategy: str
+    variables: Callable[[int, Sequence[str]], Mapping[str, str]]
+    check: Callable[[Path, str], Mapping[str, object]]
+
+
+FRAMEWORKS = {
+    "pytorch": Framework(
+        module="torch",
+        compiled="import torch; print(torch.compile(lambda x: x * 2 + 1)(torch.ones(3)).tolist())",
+        program=MNIST,
+        strategy="ddp",
+        variables=of_pytorch,
+        check=check_trained,
+    ),
+    "tensorflow": Framework(
+        module="tensorflow",
+        compiled="import tensorflow as tf; f = tf.function(lambda x: x * 2 + 1, jit_compile=True); "
+        "print(f(tf.ones(3)).numpy().tolist())",
+        program=RESNET_TF,
+        strategy="mwms",
+        variables=of_tensorflow,
+        check=check_ranks,
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
 class Built:
     """The image, a container of it, and where its files are."""
 
+    framework: Framework
     recipe: Recipe
     project: Path
     container: str
@@ -57,8 +103,10 @@ class Built:
         return buildah("run", self.container, "--", *command)
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
+@pytest.fixture(scope="module", params=FRAMEWORKS)
+def built(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Built]:
     """The image, built from the files as they are, on a base made here."""
     folder = tmp_path_factory.mktemp("images")
     if shutil.which("debootstrap") is None:
@@ -69,8 +117,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
     with pytest.MonkeyPatch.context() as patch, buildah_storage(folder / "buildah", patch):
         make_base(folder / "base")
         patch.setenv("PIP_TRUSTED_HOST", CANARY)
-        project = copy_project(folder / "project")
-        recipe = read_recipe("pytorch", "cpu", project)
+        project = copy_project(request.param, folder / "project")
+        recipe = read_recipe(request.param, "cpu", project)
         assert build_image(
             recipe,
             find_engine(),
@@ -80,6 +128,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
         )
         container = buildah("from", "--pull-never", recipe.reference)
         yield Built(
+            framework=FRAMEWORKS[request.param],
             recipe=recipe,
             project=project,
             container=container,
@@ -111,11 +160,11 @@ def make_base(folder: Path) -> None:
     shutil.rmtree(folder)
 
 
-def copy_project(folder: Path) -> Path:
+def copy_project(image: str, folder: Path) -> Path:
     """The images and trainers as they are, on our base."""
     for part in ("images", "trainer"):
         shutil.copytree(ROOT / part, folder / part)
-    path = folder / "images" / "pytorch" / "Dockerfile"
+    path = folder / "images" / image / "Dockerfile"
     text, count = re.subn(
         r"^ARG BASE_IMAGE=.*$", f"ARG BASE_IMAGE={BASE}", path.read_text(), flags=re.MULTILINE
     )
@@ -155,9 +204,10 @@ def test_ranks_of_two_nodes_train_in_it_under_its_own_mpirun(
 ) -> None:
     """As an engine starts it: rank.pyz travels beside the code, the trainers are the image's."""
     folder = built.files / WORKSPACE.strip("/")
-    lay_run(folder, "horovod", seen_at=WORKSPACE)
+    framework = built.framework
+    lay_run(folder, "horovod", seen_at=WORKSPACE, program=framework.program)
     train_by_mpirun(nodes[0], variables(built), options=options)
-    check_trained(folder, "horovod")
+    framework.check(folder, "horovod")
     shutil.rmtree(folder / "run")
 
 
@@ -165,9 +215,10 @@ def test_ranks_of_two_nodes_train_in_it_by_their_variables(
     built: Built, nodes: tuple[Node, Node]
 ) -> None:
     folder = built.files / WORKSPACE.strip("/")
-    lay_run(folder, "ddp", seen_at=WORKSPACE)
-    train_by_environment(nodes, variables(built))
-    check_trained(folder, "ddp")
+    framework = built.framework
+    lay_run(folder, framework.strategy, seen_at=WORKSPACE, program=framework.program)
+    train_by_environment(nodes, variables(built), framework.variables)
+    framework.check(folder, framework.strategy)
     shutil.rmtree(folder / "run")
 
 
@@ -180,9 +231,8 @@ def test_it_has_what_azure_mls_base_images_have(built: Built) -> None:
     assert "--enable-prte-prefix-by-default" in built.run("prte_info", "--config")
 
 
-def test_torch_compile_finds_its_compiler_and_headers(built: Built) -> None:
-    program = "import torch; print(torch.compile(lambda x: x * 2 + 1)(torch.ones(3)).tolist())"
-    assert built.run("python", "-c", program) == "[3.0, 3.0, 3.0]"
+def test_a_compiled_graph_finds_its_compiler_and_headers(built: Built) -> None:
+    assert built.run("python", "-c", built.framework.compiled) == "[3.0, 3.0, 3.0]"
 
 
 def test_the_bill_of_materials_is_what_is_installed(built: Built) -> None:
@@ -211,7 +261,8 @@ def pypi_url(metadata: str) -> str:
 def test_it_starts_as_root_with_compiled_modules(built: Built) -> None:
     assert built.run("sh", "-c", "id -u; pwd") == f"0\n{WORKSPACE}"
     # So that no start compiles them again, whoever the user is.
-    assert list(built.files.glob("opt/runtime/lib/python3.*/site-packages/torch/__pycache__/*.pyc"))
+    packages = "opt/runtime/lib/python3.*/site-packages"
+    assert list(built.files.glob(f"{packages}/{built.framework.module}/__pycache__/*.pyc"))
 
 
 def test_no_cache_and_no_tool_of_the_build_is_left(built: Built) -> None:
@@ -250,9 +301,10 @@ def test_the_labels_say_what_it_was_made_from(built: Built) -> None:
     labels = described["OCIv1"]["config"]["Labels"]
     prefix = "org.opencontainers.image."
     ours = {key.removeprefix(prefix): value for key, value in labels.items() if prefix in key}
+    image = built.recipe.image
     assert ours == {
-        "title": "Trainyard: pytorch",
-        "description": "The packages of images/pytorch, Horovod with Gloo and Open MPI, Trainyard's trainers",
+        "title": f"Trainyard: {image}",
+        "description": f"The packages of images/{image}, Horovod with Gloo and Open MPI, Trainyard's trainers",
         "source": "",
         "revision": "",
         "version": "0.1.0",

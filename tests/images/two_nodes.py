@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,19 +32,25 @@ MPIRUN = (
 SPARING = {"OMP_NUM_THREADS": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
 RANK = ("python", "-I", "-S", "run/rank.pyz", "run/rank.json")
 TIMEOUT_S = 300
+MNIST = ("trainer.pytorch.mnist", "--data", "digits", "--epochs", "1")
+# Noise needs no files; two steps of two ranks.
+RESNET_TF = (
+    *("trainer.tf.resnet50", "--data", "random", "--num-images", "16", "--batch-per-rank", "4"),
+    *("--image-size", "32", "--epochs", "1", "--warmup-epochs", "0"),
+)
 
 
-def lay_run(folder: Path, strategy: str, *, seen_at: str) -> None:
+def lay_run(folder: Path, strategy: str, *, seen_at: str, program: Sequence[str] = MNIST) -> None:
     """Write the digits and a run directory; `seen_at` is the place of both on the nodes."""
     prepare_digits(folder / "digits", Events(as_json=True))
     run = folder / "run"
     for name in ("code", "nodes", "logs", "ranks", "outputs/model", "checkpoints"):
         (run / name).mkdir(parents=True)
     (run / "rank.pyz").write_bytes(rank_program())
-    program = ["python", "-m", "trainer.pytorch.mnist", "--data", f"{seen_at}/digits"]
+    words = [f"{seen_at}/digits" if word == "digits" else word for word in program]
     job = {
         "run_dir": f"{seen_at}/run",
-        "command": [*program, "--strategy", strategy, "--epochs", "1"],
+        "command": ["python", "-m", *words, "--strategy", strategy],
         "outputs": ["model"],
     }
     (run / "rank.json").write_text(json.dumps(job), encoding="utf-8")
@@ -63,20 +69,35 @@ def train_by_mpirun(node: Node, environ: Mapping[str, str], *, options: Sequence
     return typed.stdout
 
 
-def train_by_environment(nodes: Sequence[Node], environ: Mapping[str, str]) -> None:
-    """Start a rank on each node by itself, with the variables that Azure ML gives to `PyTorch` jobs."""
+def of_pytorch(rank: int, addresses: Sequence[str]) -> dict[str, str]:
+    """Give the variables that Azure ML gives to a rank of `PyTorch` jobs."""
+    return {
+        "GLOO_SOCKET_IFNAME": "eth0",
+        "LOCAL_RANK": "0",
+        "MASTER_ADDR": addresses[0],
+        "MASTER_PORT": "6105",
+        "NODE_RANK": str(rank),
+        "RANK": str(rank),
+        "WORLD_SIZE": str(len(addresses)),
+    }
+
+
+def of_tensorflow(rank: int, addresses: Sequence[str]) -> dict[str, str]:
+    """Give the variable that Azure ML gives to a worker of `TensorFlow` jobs."""
+    cluster = {"worker": [f"{address}:6106" for address in addresses]}
+    task = {"type": "worker", "index": rank}
+    return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})}
+
+
+def train_by_environment(
+    nodes: Sequence[Node],
+    environ: Mapping[str, str],
+    variables: Callable[[int, Sequence[str]], Mapping[str, str]] = of_pytorch,
+) -> None:
+    """Start a rank on each node by itself, with the variables of its place among these addresses."""
     started = []
     for rank, node in enumerate(nodes):
-        theirs = {
-            "AZUREML_NODE_COUNT": "2",
-            "GLOO_SOCKET_IFNAME": "eth0",
-            "LOCAL_RANK": "0",
-            "MASTER_ADDR": nodes[0].address,
-            "MASTER_PORT": "6105",
-            "NODE_RANK": str(rank),
-            "RANK": str(rank),
-            "WORLD_SIZE": "2",
-        }
+        theirs = {"AZUREML_NODE_COUNT": "2", **variables(rank, [each.address for each in nodes])}
         words = ("sh", "-c", f"cd {environ['AT']} && exec {' '.join(RANK)}")
         command = node.start(words, {**environ, **SPARING, **theirs})
         started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
@@ -86,9 +107,15 @@ def train_by_environment(nodes: Sequence[Node], environ: Mapping[str, str]) -> N
 
 def check_trained(folder: Path, strategy: str) -> dict[str, Any]:
     """Both ranks have learned, each on a node of its own, and hold the same weights."""
+    summary = check_ranks(folder, strategy)
+    assert summary["test_accuracy"] > 0.7
+    return summary
+
+
+def check_ranks(folder: Path, strategy: str) -> dict[str, Any]:
+    """Both ranks came to the end, each on a node of its own, and hold the same weights."""
     summary: dict[str, Any] = json.loads((folder / "run" / "summary.json").read_text())
     assert (summary["strategy"], summary["world_size"]) == (strategy, 2)
-    assert summary["test_accuracy"] > 0.7
     digests = summary["weights_sha256"]
     assert digests == [digests[0]] * 2
     ranks = [
