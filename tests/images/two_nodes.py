@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -44,6 +45,8 @@ def lay_run(folder: Path, strategy: str, *, seen_at: str, program: Sequence[str]
     """Write the digits and a run directory; `seen_at` is the place of both on the nodes."""
     prepare_digits(folder / "digits", Events(as_json=True))
     run = folder / "run"
+    if run.exists():  # of a training that failed
+        shutil.rmtree(run)
     for name in ("code", "nodes", "logs", "ranks", "outputs/model", "checkpoints"):
         (run / name).mkdir(parents=True)
     (run / "rank.pyz").write_bytes(rank_program())
