@@ -8,7 +8,6 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from multiprocessing import get_context
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
@@ -16,24 +15,7 @@ from typing import Any
 from tests.busy import Bound
 from tests.fakes.azureml import FakeAzure
 from tests.fakes.forked_launch import Crash, run_launch
-
-# Longer than anything takes here, however busy the machine.
-TIMEOUT_S = 300.0
-# Forks what has loaded all of it once; a fork of the tests would take their threads' locks along.
-_FORKS = get_context("forkserver")
-_FORKS.set_forkserver_preload(
-    [
-        "tests.fakes.forked_launch",
-        *(f"jobs.commands.{verb}" for verb in ("cluster", "env", "ls", "run", "wait")),
-        *("jobs.commands.plan", "jobs.commands.planning", "jobs.launching.start"),
-        *("jobs.launching.shared_runs", "jobs.launching.foresee", "jobs.launching.known_runs"),
-        *("jobs.blobs.download", "jobs.blobs.upload", "jobs.runs.logs", "jobs.runs.ending"),
-        *("jobs.stacks.read", "jobs.stacks.prices", "jobs.stacks.cost", "yaml"),
-        *(f"jobs.engines.azure_ml.{name}" for name in ("engine", "retry", "runs", "submission")),
-        *("jobs.engines.azure_ml.clusters", "jobs.engines.azure_ml.quota"),
-        *("azure.identity", "azure.storage.blob.aio", "msal_extensions"),
-    ]
-)
+from tests.fakes.launch_forks import FORKS, TIMEOUT_S
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +92,7 @@ class AzureLaunch:
         for each in streams:
             each.write_text("")
         out, err = map(str, streams)
-        child = _FORKS.Process(
+        child = FORKS.Process(
             target=run_launch, args=(argv, self.environ, str(self.folder), out, err, crash)
         )
         child.start()
