@@ -10,6 +10,7 @@ from starlette.datastructures import ImmutableMultiDict
 
 from jobs.calling import call
 from jobs.contracts.errors import Refused
+from jobs.runs.store import RUN_ID
 from jobs.ui.one_run import fetched_to, is_on
 from jobs.ui.reading import Reading
 
@@ -142,6 +143,9 @@ def line_of(action: Action, reading: Reading) -> Line:
             raise Refused(message, hint="type it in a terminal")
     arguments = [each for each in rest if not each.startswith("-")]
     if verb == "fetch":  # whose folder a person in a terminal sees without
+        if not all(RUN_ID.fullmatch(each) for each in arguments):  # a folder here is named by it
+            message = f"`{' '.join(arguments):.80}` is no id of a run"
+            raise Refused(message, hint="launch ls")
         options = [f"--into={fetched_to(each)}" for each in arguments[:1]]
     return Line(
         verb=verb,

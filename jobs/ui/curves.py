@@ -230,11 +230,12 @@ class RunCurves:
             return [] if curve is None else curve.points() + [each[1:] for each in self._ahead(key)]
 
     def version(self, key: tuple[str, str]) -> str:
-        """Give another text whenever the points are others."""
+        """Give another text whenever the points are others; of a long file at each tenth that was read."""
         with self._lock:
+            if self._samples:
+                return f"{int(self.share * 10)}/10"
             curve = self.curves.get(key)
-            ahead = len(self._ahead(key)) if self._samples else 0
-            return f"{curve.num_points if curve else 0}.{ahead}"
+            return str(curve.num_points if curve else 0)
 
     def _ahead(self, key: tuple[str, str]) -> list[tuple[int, float, float]]:
         return [each for each in self._samples.get(key, ()) if each[0] >= self._offset]
@@ -293,11 +294,14 @@ class Curves:
         """List the charts of runs, one a metric; with their points those that are `wanted`.
 
         That maps a title to the version that the page has: of that one it gets no points again.
-        `share` tells how much of the files was read so far; points are final at 1.
+        `share` tells how much of the files was read so far; points are final at 1. A chart that the
+        page has no version of does not wait for more of a long file.
         """
         found = [(name, self._of(folder / "metrics.jsonl")) for name, folder in runs]
+        is_waited_for = "" in wanted.values()
         for _, curves in found:
-            curves.read_on(LOOK_S / len(found))
+            is_known = is_waited_for and curves.num_left > LARGE
+            curves.read_on(0.0 if is_known else LOOK_S / len(found))
         charts: dict[str, _Chart] = {}
         for name, curves in found:
             for key, curve in list(curves.curves.items()):

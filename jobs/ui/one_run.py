@@ -42,15 +42,16 @@ def labels_of(reports: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def evidence_of(run: Mapping[str, Any], address: str) -> str | None:
-    """Give the address of the lines in the log that say why a run failed; None where no rank said it."""
+    """Give the address of the lines in the log that say why a run failed; None where it was no rank.
+
+    Those of a rank that was ended without a word, as for want of memory, are all its lines.
+    """
     error: Mapping[str, Any] | None = run["error"]
     if error is None or error["rank"] is None:
         return None
-    message: str = error["message"] or ""
-    first = next(iter(message.splitlines()), "").strip()
-    if not first:
-        return None
-    asked = {"rank": str(error["rank"]), "grep": re.escape(first)}
+    asked = {"rank": str(error["rank"])}
+    if message := (error["message"] or "").strip():
+        asked["grep"] = re.escape(message.splitlines()[0].strip())
     return f"{address}?{urlencode(asked)}#h-log"
 
 

@@ -21,7 +21,7 @@ from jobs.ui.doing import Doings
 from jobs.ui.reading import Reading, alike, caught
 from jobs.ui.rendering import render
 
-PAGE_SIZE = 200
+PAGE_SIZE = 100
 STATES = (
     *("queued", "preparing", "running", "completed", "failed", "preempted", "cancelled", "lost"),
 )
@@ -140,7 +140,11 @@ class Pages:
             for each in self._reading.ask(place, "report", "--no-picture", of=runs)["runs"]
         ]
         return render(
-            "compare.html", reports=told, labels=one_run.labels_of(told), query=request.url.query
+            "compare.html",
+            reports=told,
+            labels=one_run.labels_of(told),
+            is_on=any(one_run.is_on(each) for each in told),
+            query=request.url.query,
         )
 
     def compared_curves(self, request: Request) -> Response:

@@ -19,6 +19,8 @@ FILE = "file"
 # So long a page of several environments waits for each, and so long for those of which nobody knows whether
 # they are up; a late answer, and the error of one that cannot be read, are kept so long for the next page.
 PATIENCE_S, UNKNOWN_S, KEPT_S = 4.0, 1.0, 60.0
+# So many questions wait for an environment that does not answer; another is not asked.
+MOST_WAITING = 8
 Value = TypeVar("Value")
 
 
@@ -142,9 +144,10 @@ class Late:
         """
         with self._lock:
             self._asked = {key: each for key, each in self._asked.items() if not each.is_stale}
-            asked = {
-                key: self._asked.get(key) or self._begin(key, work) for key, work in works.items()
-            }
+            for key, work in works.items():
+                if key not in self._asked and self._num_waiting(key[0]) < MOST_WAITING:
+                    self._begin(key, work)
+            asked = {key: self._asked[key] for key in works if key in self._asked}
         until_s = time.monotonic() + self._patience_s
         wait(
             [each.answer for key, each in asked.items() if key[0] not in unknown], self._patience_s
@@ -156,8 +159,10 @@ class Late:
                 if each.answer.done():
                     self._asked.pop(key, None)
         return [
-            each.answer.result() if each.answer.done() else _is_late(key[0])
-            for key, each in asked.items()
+            asked[key].answer.result()
+            if key in asked and asked[key].answer.done()
+            else _is_late(key[0])
+            for key in works
         ]
 
     def read(self, place: str, read: Callable[[], Any]) -> None:
@@ -171,7 +176,10 @@ class Late:
             self._unread[place] = (time.monotonic(), failure)
             raise
 
-    def _begin(self, key: tuple[str, ...], work: Callable[[], Told]) -> _Asked:
+    def _num_waiting(self, place: str) -> int:
+        return sum(key[0] == place for key, each in self._asked.items() if not each.ended)
+
+    def _begin(self, key: tuple[str, ...], work: Callable[[], Told]) -> None:
         asked = self._asked[key] = _Asked()
 
         def answer() -> None:
@@ -187,7 +195,6 @@ class Late:
 
         # A program that ends does not wait for it.
         threading.Thread(target=answer, daemon=True).start()
-        return asked
 
 
 def _is_late(place: str) -> Told:

@@ -29,6 +29,12 @@ def render(template: str, *, status: int = HTTPStatus.OK, **values: Any) -> Resp
     return HTMLResponse(_templates().get_template(template).render(values), status)
 
 
+def compile_templates() -> None:
+    """Compile all templates, which the first page of each would otherwise wait for."""
+    for name in _templates().list_templates():
+        _templates().get_template(name)
+
+
 @cache
 def _templates() -> Environment:
     made = Environment(

@@ -6,6 +6,7 @@ import os
 import secrets
 import socket
 import tempfile
+import threading
 import webbrowser
 from contextlib import suppress
 from html import escape
@@ -15,11 +16,13 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
-from jobs.contracts.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.host import console
 from jobs.host.socket_owner import is_own_peer
 from jobs.ui.addresses import make_pages
+from jobs.ui.edge import or_bug
 from jobs.ui.reading import Reading
+from jobs.ui.rendering import compile_templates
 
 LOOPBACK = "127.0.0.1"
 BACKLOG = 128
@@ -44,10 +47,12 @@ def run(*, port: int, env_file: Path | None, is_opened: bool) -> None:
     with listen(port) as listening:
         port = listening.getsockname()[1]
         token = secrets.token_urlsafe(24)
-        pages = make_pages(Reading(env_file), port=port, token=token)
+        reading = Reading(env_file)
+        pages = make_pages(reading, port=port, token=token)
         address = f"http://{LOOPBACK}:{port}/?token={token}"
         console.out(address)
         console.say("Ctrl-C ends it; runs go on")
+        threading.Thread(target=_load_ahead, args=(reading,), daemon=True).start()
         with tempfile.TemporaryDirectory(prefix="trainyard-ui-") as folder:
             if is_opened:
                 _open_browser(Path(folder), address)
@@ -91,6 +96,13 @@ def listen(port: int) -> OwnListener:
             message, hint="another --port, or none for any that is free"
         ) from None
     return listening
+
+
+def _load_ahead(reading: Reading) -> None:
+    """Load what the first page needs while the browser starts; what fails here fails on that page, too."""
+    compile_templates()
+    with suppress(LaunchError):
+        or_bug(lambda: reading.once().ask_each("ls", "--limit=1"))
 
 
 def _open_browser(folder: Path, address: str) -> None:

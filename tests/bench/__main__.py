@@ -187,11 +187,12 @@ PAGES = {
             "out. Beside the page a client disconnects after each of its first 50 events and "
             "connects again with the last event's id; it, too, begins with a log's last lines.",
             "- Lists: from the navigation's start to the end of its load event, with a server "
-            "that has read no run before; a page shows 200 of the runs.",
+            "that has just printed its address; a page shows 100 of the runs.",
             "- Charts: a file of 10,000,000 lines. Until all of it has been read, curves show "
             "samples from the whole file; the memory is the server's peak up to then.",
-            "- `exec`: a step of a fixed loop in Python, in turn with a busy loop in the rank's "
-            "folder and without. `stacks` is the wall time of the whole command.",
+            "- `exec`: a step of a fixed loop in Python, in turn alone, with a busy loop by `launch "
+            "exec`, and with one under `nice`: what a second busy processor costs by itself. "
+            "`stacks` is the wall time of the whole command.",
         ),
     ),
     "previews": Page(

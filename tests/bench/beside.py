@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -29,7 +30,7 @@ HANG = "import threading; threading.Event().wait()"
 
 
 def exec_rows(project: Path, rounds: int) -> list[Row]:
-    """Time the steps of a rank with a busy command beside it and without, in turn."""
+    """Time the steps of a rank alone, beside a busy command, and beside that command without `launch`."""
     launch = str(launch_program(project))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -37,37 +38,40 @@ def exec_rows(project: Path, rounds: int) -> list[Row]:
         run = start(project, folder, environment, STEPS)
         where = ["--env", str(environment)]
         wait_for_log(folder, run)
-        phases: list[tuple[float, float, bool]] = []
+        busy = BUSY.format(PHASE_S)
+        beside = {
+            "alone": [sys.executable, "-c", f"import time; time.sleep({PHASE_S})"],
+            "exec": [launch, "exec", run, *where, "--", "python", "-c", busy],
+            "nice": ["nice", "-n", "19", sys.executable, "-c", busy],
+        }
+        phases: list[tuple[float, float, str]] = []
         for _ in range(rounds):
-            for is_beside in (False, True):
+            for kind, words in beside.items():
                 began_s = time.time()
-                words = ["exec", run, *where, "--", "python", "-c", BUSY.format(PHASE_S)]
-                if is_beside:
-                    subprocess.run([launch, *words], check=True, stdout=subprocess.DEVNULL)
-                else:
-                    time.sleep(PHASE_S)
-                phases.append((began_s, time.time(), is_beside))
+                subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+                phases.append((began_s, time.time(), kind))
         subprocess.run([launch, "cancel", run, *where], check=True, stdout=subprocess.DEVNULL)
         log = log_of(folder, run).read_text().splitlines()
     steps = [json.loads(line.partition(" ")[2]) for line in log if line.endswith("]")]
     taken = {
-        is_beside: median(
+        each: median(
             step_s
             for began_s, ended_s, kind in phases
-            if kind is is_beside
+            if kind == each
             for at_s, step_s in steps
             if began_s < at_s < ended_s
         )
-        for is_beside in (False, True)
+        for each in beside
     }
     return [
         Row(
             goal="time of a step beside a busy `launch exec`",
-            ours=f"{taken[True] * 1000:.1f} ms",
-            peer=f"without {taken[False] * 1000:.1f} ms",
-            ratio=taken[True] / taken[False],
+            ours=f"{taken['exec'] * 1000:.1f} ms",
+            peer=f"{words} {taken[kind] * 1000:.1f} ms",
+            ratio=taken["exec"] / taken[kind],
             at_most=STEP_SHARE,
         )
+        for kind, words in (("alone", "alone"), ("nice", "beside the same under `nice -n 19`"))
     ]
 
 

@@ -16,6 +16,7 @@ from statistics import median
 from types import TracebackType
 from typing import Any, Self
 
+from jobs.ui.pages import PAGE_SIZE
 from tests.bench.listing import fill
 from tests.bench.table import Row
 from tests.bench.workspace import launch_program, local_environment
@@ -181,7 +182,7 @@ def events_of(answer: http.client.HTTPResponse) -> Iterator[dict[str, str]]:
 
 
 def list_rows(project: Path, rounds: int) -> list[Row]:
-    """Open the list of NUM_RUNS runs, by a server each that has not read them."""
+    """Open the list of NUM_RUNS runs, the first page of a server that has just been started."""
     taken: list[float] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -189,13 +190,16 @@ def list_rows(project: Path, rounds: int) -> list[Row]:
         fill(str(launch_program(project)), environment, folder, NUM_RUNS)
         for _ in range(rounds):
             with Ui(project, environment) as ui, browsing(ui) as page:
-                page.goto("about:blank")
-                page.goto(f"{ui.origin}/runs")
-                assert page.locator("#runs tbody tr").count() == 200
+                assert page.locator("#runs tbody tr").count() == PAGE_SIZE
                 timing = "performance.getEntriesByType('navigation')[0].loadEventEnd"
                 taken.append(page.evaluate(timing) / 1000)
     return [
-        goal(f"list of {NUM_RUNS:,} runs, from request to page shown", median(taken), LIST_S, "s")
+        goal(
+            f"first list of {NUM_RUNS:,} runs, from request to page shown",
+            median(taken),
+            LIST_S,
+            "s",
+        )
     ]
 
 

@@ -10,18 +10,20 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.contracts.errors import ExitCode, LaunchError
 from jobs.host import console
 from tests.environments.analyzer import Diagnostic, Policy, start_analyzer
-from tests.environments.stand_in_preview import preview
+from tests.environments.stand_in_preview import Preview, preview
 from tools.project import Project, this_project
 
 STACKS = ("dev", "test", "prod")
 PACK = "infra/policy"
+# Previews a stack of a project in an empty folder.
+Show = Callable[[Project, str, Path], Preview]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +37,11 @@ class Verdict:
 
 
 def main(
-    argv: Sequence[str] | None = None, *, project: Project | None = None, pack: Path | None = None
+    argv: Sequence[str] | None = None,
+    *,
+    project: Project | None = None,
+    pack: Path | None = None,
+    show: Show = preview,
 ) -> int:
     """Judge the named stacks, all three where none is named; 3 where a rule is broken."""
     stacks = tuple(sys.argv[1:] if argv is None else argv) or STACKS
@@ -43,7 +49,7 @@ def main(
     pack = pack or this_project(os.environ).root / PACK
     console.say("previews run against a stand-in for Azure, as stacks that are not there yet")
     try:
-        verdicts = [judge(project, stack, pack) for stack in stacks]
+        verdicts = [judge(project, stack, pack, show) for stack in stacks]
     except LaunchError as error:
         console.report_error(error)
         return error.exit_code
@@ -59,10 +65,10 @@ def main(
     return ExitCode.SUCCEEDED
 
 
-def judge(project: Project, stack: str, pack: Path) -> Verdict:
+def judge(project: Project, stack: str, pack: Path, show: Show) -> Verdict:
     """Preview a stack and hand it to the pack as the engine would."""
     with tempfile.TemporaryDirectory(prefix="trainyard-policy-") as folder:
-        resources = preview(project, stack, Path(folder)).resources
+        resources = show(project, stack, Path(folder)).resources
     with start_analyzer(pack, project="trainyard", stack=stack) as analyzer:
         return Verdict(
             stack=stack,

@@ -1,58 +1,15 @@
-"""Types `launch` against the stand-in Azure, each time in a process of its own that may crash."""
+"""Types `launch` against the stand-in Azure."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from multiprocessing.context import ForkServerProcess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.busy import Bound
 from tests.fakes.azureml import FakeAzure
-from tests.fakes.forked_launch import Crash, run_launch
-from tests.fakes.launch_forks import FORKS, TIMEOUT_S
-
-
-@dataclass(frozen=True, kw_only=True)
-class Typed:
-    """What came of it; `code` is negative where a signal ended it."""
-
-    code: int | None
-    out: str
-    err: str
-
-
-class Typing:
-    """A launch that may be under way."""
-
-    def __init__(self, child: ForkServerProcess, out: Path, err: Path) -> None:
-        self._child, self._out, self._err = child, out, err
-
-    def wait_for(self, is_true: Callable[[str], bool]) -> None:
-        """Block until this holds for what it has said on stderr."""
-        bound = Bound(TIMEOUT_S)
-        while not is_true(said := self._err.read_text()):
-            if not self._child.is_alive() or bound.is_passed():
-                self._child.kill()
-                raise AssertionError(said)
-            time.sleep(0.05)
-
-    def interrupt(self) -> None:
-        """Ctrl-C."""
-        assert self._child.pid is not None
-        os.kill(self._child.pid, signal.SIGINT)
-
-    def end(self) -> Typed:
-        """Wait for its end."""
-        self._child.join(TIMEOUT_S)
-        code = self._child.exitcode
-        self._child.kill()
-        return Typed(code=code, out=self._out.read_text(), err=self._err.read_text())
+from tests.fakes.forked_launch import Crash
+from tests.fakes.typed_launch import Typed, Typing, begin_launch
 
 
 class AzureLaunch:
@@ -88,15 +45,7 @@ class AzureLaunch:
         return self._begin([*map(str, words), "--env", str(self.env_file)], "")
 
     def _begin(self, argv: Sequence[str], crash: Crash) -> Typing:
-        streams = self.folder / "stdout", self.folder / "stderr"
-        for each in streams:
-            each.write_text("")
-        out, err = map(str, streams)
-        child = FORKS.Process(
-            target=run_launch, args=(argv, self.environ, str(self.folder), out, err, crash)
-        )
-        child.start()
-        return Typing(child, *streams)
+        return begin_launch(argv, environ=self.environ, folder=self.folder, crash=crash)
 
     def run_dirs(self) -> list[Path]:
         """What this machine knows of."""

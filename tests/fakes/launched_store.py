@@ -15,8 +15,8 @@ import msgspec
 from jobs.contracts.spec import Environment
 from tests import needs
 from tests.fakes.azurite import azurite
-from tests.fakes.launch_forks import launch
 from tests.fakes.own_stack import lay_own_stack
+from tests.fakes.typed_launch import launch
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.fakes.gangs import Gangs
 from tests.faults.torch_campaign import make_pictures
+from tests.faults.transfer_campaign import FlakyStore, flaky_store
 
 MEMORY_CONTROLLER = Path("/sys/fs/cgroup/memory")
 LIMIT_BYTES = 256 << 20
@@ -27,6 +28,20 @@ def gangs(tmp_path: Path) -> Iterator[Gangs]:
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A few pictures in MNIST's format."""
     return make_pictures(tmp_path_factory.mktemp("data") / "pictures")
+
+
+@pytest.fixture(scope="session")
+def flaky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlakyStore]:
+    """One for all tests of a process: each names its datasets differently."""
+    with flaky_store(tmp_path_factory.mktemp("store")) as made:
+        yield made
+
+
+@pytest.fixture
+def store(flaky: FlakyStore) -> FlakyStore:
+    """A store behind a proxy that lets everything pass."""
+    flaky.proxy.clear()
+    return flaky
 
 
 @pytest.fixture

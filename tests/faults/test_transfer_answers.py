@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from jobs.blobs.store import BLOCK_BYTES
 from tests import seeds
 from tests.campaign import campaign
 from tests.fakes.flaky_proxy import CutAnswer, CutRequest, Fault, Late, Plan, Refuse, Seen
-from tests.faults.transfer_campaign import FlakyStore, flaky_store
+from tests.faults.transfer_campaign import FlakyStore
 from tests.folders import make_folder, read_folder
 
 SEED = 7
@@ -33,12 +33,6 @@ KINDS: dict[str, Callable[[Seen, random.Random], Fault]] = {
     "hangs up in its answer": lambda seen, dice: CutAnswer(after_bytes=dice.randrange(50)),
     "answers late": lambda seen, dice: Late(delay_s=dice.uniform(0.2, 1.0)),
 }
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlakyStore]:
-    with flaky_store(tmp_path_factory.mktemp("store")) as made:
-        yield made
 
 
 def make_contents(num_files: int) -> dict[str, bytes]:
@@ -64,10 +58,10 @@ def sometimes(kinds: list[str], seed: int, met: list[str]) -> Plan:
 
 
 def round_trip(
-    store: FlakyStore, folder: Path, kinds: list[str], name: str, seed: int
+    store: FlakyStore, folder: Path, kinds: list[str], name: str, seed: int, num_files: int = 60
 ) -> tuple[int, int]:
     """Push and pull under faults; gives how many there were, and of how many no harm is left."""
-    contents = make_contents(60)
+    contents = make_contents(num_files)
     make_folder(folder / "from", contents)
     met: list[str] = []
     store.proxy.clear(sometimes(kinds, seed, met))
@@ -79,7 +73,7 @@ def round_trip(
 
 
 def test_a_round_trip_survives_all_that_a_store_may_do(store: FlakyStore, tmp_path: Path) -> None:
-    count, survived = round_trip(store, tmp_path, list(KINDS), "mixed", SEED)
+    count, survived = round_trip(store, tmp_path, list(KINDS), "mixed", SEED, num_files=30)
     campaign("requests that a store refused, cut or delayed", tried=count, survived=survived)
     assert survived == count > 10
 

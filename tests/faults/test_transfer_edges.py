@@ -19,17 +19,11 @@ from jobs.blobs.store import BLOCK_BYTES
 from tests import seeds
 from tests.campaign import campaign
 from tests.fakes.flaky_proxy import Refuse, Seen
-from tests.faults.transfer_campaign import FlakyStore, flaky_store
+from tests.faults.transfer_campaign import FlakyStore
 from tests.folders import make_folder, read_folder
 
 # What a pull wants to be left free, and room for what is pulled.
 DISK_BYTES = 80 << 20
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlakyStore]:
-    with flaky_store(tmp_path_factory.mktemp("store")) as made:
-        yield made
 
 
 @pytest.fixture
@@ -72,12 +66,15 @@ def pull_while_the_disk_fills(store: FlakyStore, target: Path, when: int) -> str
     return done.stderr
 
 
+@pytest.mark.parametrize(
+    "moments", [(20,), pytest.param((0, 70), marks=pytest.mark.faults)], ids=["within", "at ends"]
+)
 def test_a_disk_that_fills_is_a_clear_error_and_the_rest_comes_when_there_is_room(
-    store: FlakyStore, small_disk: Path, tmp_path: Path
+    store: FlakyStore, small_disk: Path, tmp_path: Path, moments: tuple[int, ...]
 ) -> None:
     contents = {f"{number:02}": seeds.content(50_000) for number in range(80)}
     store.succeed("push", str(make_folder(tmp_path / "from", contents)), "disk")
-    moments, num_whole = (0, 20, 70), 0
+    num_whole = 0
     for when in moments:
         target = small_disk / str(when)
         said = pull_while_the_disk_fills(store, target, when)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,17 +12,11 @@ from jobs.contracts.errors import LaunchError
 from tests import seeds
 from tests.campaign import campaign
 from tests.fakes.flaky_proxy import Flip, Seen
-from tests.faults.transfer_campaign import FlakyStore, flaky_store, incoming, outgoing
+from tests.faults.transfer_campaign import FlakyStore, incoming, outgoing
 from tests.folders import make_folder, read_folder
 
 SEED = 11
 BATCH = 50
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlakyStore]:
-    with flaky_store(tmp_path_factory.mktemp("store")) as made:
-        yield made
 
 
 class FirstTime:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -21,15 +21,9 @@ from tests import seeds
 from tests.busy import HANG_S, Bound, limit_s
 from tests.campaign import campaign
 from tests.fakes.flaky_proxy import Seen
-from tests.faults.transfer_campaign import FlakyStore, flaky_store
+from tests.faults.transfer_campaign import FlakyStore
 
 SEED = 5
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlakyStore]:
-    with flaky_store(tmp_path_factory.mktemp("store")) as made:
-        yield made
 
 
 @dataclass(kw_only=True)

@@ -18,8 +18,7 @@ from jobs.blobs.store import BLOCK_BYTES, BlobStore, Incoming, Outgoing, open_da
 from jobs.contracts.spec import Environment
 from tests.fakes.azurite import azurite, port_of
 from tests.fakes.flaky_proxy import FlakyProxy
-
-TIMEOUT_S = 240
+from tests.fakes.typed_launch import begin_launch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +31,10 @@ class FlakyStore:
     environment: Environment
 
     @property
+    def _environ(self) -> dict[str, str]:
+        return {**os.environ, "XDG_CACHE_HOME": str(self.folder / "cache")}
+
+    @property
     def env_file(self) -> Path:
         """What `launch --env` is given."""
         return self.folder / "environment.json"
@@ -41,7 +44,7 @@ class FlakyStore:
         return subprocess.Popen(
             [sys.executable, "-m", "jobs.cli", "data", *arguments, "--env", str(self.env_file)],
             cwd=self.folder,
-            env={**os.environ, "XDG_CACHE_HOME": str(self.folder / "cache")},
+            env=self._environ,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -50,9 +53,10 @@ class FlakyStore:
 
     def launch(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a `launch data` command to its end."""
-        with self.start(*arguments) as process:
-            out, err = process.communicate(timeout=TIMEOUT_S)
-        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+        argv = ["data", *arguments, "--env", str(self.env_file)]
+        typed = begin_launch(argv, environ=self._environ, folder=self.folder).end()
+        assert typed.code is not None, f"nothing came of {arguments}: {typed.err}"
+        return subprocess.CompletedProcess(arguments, typed.code, typed.out, typed.err)
 
     def succeed(self, *arguments: str) -> None:
         """Run a command that has to work."""

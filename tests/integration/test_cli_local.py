@@ -14,7 +14,7 @@ import pytest
 
 from tests import needs
 from tests.busy import HANG_S, Bound
-from tests.fakes import launch_forks
+from tests.fakes import typed_launch
 from tests.fakes.gangs import make_environment
 
 LAUNCH = Path(sys.executable).with_name("launch")
@@ -62,7 +62,7 @@ class Shell:
     def launch(self, *words, **variables):
         """Type a command and wait for its end."""
         environ = {**os.environ, **variables}
-        return launch_forks.launch(self.folder, *words, "--env", "env.json", environ=environ)
+        return typed_launch.launch(self.folder, *words, "--env", "env.json", environ=environ)
 
     def open(self, *words, **options):
         """Type a command and let it go on."""

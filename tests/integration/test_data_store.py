@@ -24,10 +24,10 @@ from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import Storage
 from tests import seeds
 from tests.fakes.gangs import make_environment
-from tests.fakes.launch_forks import launch
 from tests.fakes.launched_store import Store
 from tests.fakes.local_server import name_server
 from tests.fakes.own_stack import lay_own_stack
+from tests.fakes.typed_launch import launch
 from tests.faults.transfer_campaign import outgoing
 from tests.folders import make_folder, read_folder
 from tests.ports import free_port

@@ -14,7 +14,7 @@ import pytest
 
 from jobs.images.runtimes import PROJECT
 from tests import needs
-from tests.fakes import launch_forks
+from tests.fakes import typed_launch
 from tests.fakes.gangs import make_environment
 
 EXAMPLES = PROJECT / "examples"
@@ -69,7 +69,7 @@ def require(image: str) -> None:
 def launch(environment: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Type a command in the example's folder."""
     environ = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return launch_forks.launch(folder, *words, "--env", environment, environ=environ)
+    return typed_launch.launch(folder, *words, "--env", environment, environ=environ)
 
 
 def run(environment: Path, name: str, *words: str, num_ranks: int) -> tuple[Path, float]:

@@ -12,8 +12,8 @@ import pytest
 
 from tests import needs
 from tests.fakes.gangs import make_cluster
-from tests.fakes.launch_forks import launch
 from tests.fakes.launched_store import Store
+from tests.fakes.typed_launch import launch
 
 SCHEMA = "https://raw.githubusercontent.com/Azure/BatchAI/master/schemas/2018-05-01/job.json"
 

@@ -22,7 +22,7 @@ from jobs.images.runtimes import PROJECT
 from jobs.launching.stacks import living_stacks
 from tests import needs
 from tests.busy import wait_until
-from tests.fakes import launch_forks
+from tests.fakes import typed_launch
 from tests.fakes.gangs import Gangs, make_environment
 from tests.fakes.podman import containers, podman, podman_storage
 
@@ -258,7 +258,7 @@ def test_the_example_is_built_and_run_as_its_readme_says(image: str, tmp_path: P
 
 def launch(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     """Type a command in a folder."""
-    return launch_forks.launch(folder, *words)
+    return typed_launch.launch(folder, *words)
 
 
 def site_of(version: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import needs
-from tests.fakes import launch_forks
+from tests.fakes import typed_launch
 from tests.fakes.launched_store import Store
 from tests.folders import make_folder, read_folder
 
@@ -44,7 +44,7 @@ def _runtime(tmp_path: Path) -> None:
 
 
 def launch(store: Store, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return launch_forks.launch(folder, *words, "--env", store.env_file)
+    return typed_launch.launch(folder, *words, "--env", store.env_file)
 
 
 @pytest.mark.parametrize("launcher", ["none", "torch", "mpi"])

@@ -12,7 +12,7 @@ import pytest
 
 from jobs.images.runtimes import PROJECT
 from tests import needs
-from tests.fakes import launch_forks
+from tests.fakes import typed_launch
 from tests.fakes.gangs import make_environment
 from tests.fakes.torch_ranks import start_gang
 
@@ -35,7 +35,7 @@ def environment(tmp_path: Path) -> Path:
 def launch(environment: Path, *words: str) -> tuple[Path, dict[str, Any]]:
     """Run a job; gives its folder and its summary."""
     environ = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = launch_forks.launch(FOLDER, *words, "--env", environment, environ=environ)
+    done = typed_launch.launch(FOLDER, *words, "--env", environment, environ=environ)
     assert done.returncode == 0, done.stderr + done.stdout
     folder = environment.parent / "workspace" / "runs" / done.stdout.splitlines()[0]
     return folder, json.loads((folder / "summary.json").read_text())
@@ -60,7 +60,7 @@ def check_segmentation(folder: Path, summary: dict[str, Any]) -> None:
 def test_a_segmentation_finds_discs_by_its_own_loss(environment, zygote, tmp_path):
     """By the arguments that the job file comes to, on two ranks."""
     words = ("plan", "segmentation.yaml", "--set", "args.epochs=1", "--json")
-    planned = launch_forks.launch(FOLDER, *words, "--env", environment)
+    planned = typed_launch.launch(FOLDER, *words, "--env", environment)
     assert planned.returncode == 0, planned.stderr
     spec = json.loads(planned.stdout)["spec"]
     assert (spec["launcher"], spec["outputs"]) == ("torch", ["model"])

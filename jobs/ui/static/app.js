@@ -122,23 +122,27 @@ function aligned(series) {
   })];
 }
 
-function drawChart(chart, box) {
-  const about = document.createElement("figcaption");
-  about.textContent = chart.title;
+// A chart in words: its title, and the last value of each line.
+function chartInWords(chart) {
   const last = chart.series.map((each) => {
     const value = each.values.findLast((one) => one !== null);
     return `${chart.series.length > 1 ? `${each.name}: ` : ""}${value === undefined ? "" : Number(value.toPrecision(4))}`;
   });
+  return `${chart.title} by ${chart.axis}; last ${last.join(", ")}`;
+}
+
+function drawChart(chart, box, width) {
+  const about = document.createElement("figcaption");
+  about.textContent = chart.title;
   const plot = document.createElement("div");
   plot.setAttribute("role", "img");
-  plot.setAttribute("aria-label", `${chart.title} by ${chart.axis}; last ${last.join(", ")}`);
   box.replaceChildren(about, plot);
   const axis = {
     stroke: () => getComputedStyle(box).color, grid: { stroke: "#8884", width: 1 }, ticks: { stroke: "#8884" },
     values: (_, places) => places.map((each) => String(Number(each.toPrecision(6)))),
   };
   return new uPlot({
-    width: Math.max(260, box.clientWidth - 8), height: 220,
+    width, height: 220,
     scales: { x: { time: false } },
     axes: [{ ...axis, label: chart.axis, labelSize: 18 }, { ...axis, size: 64 }],
     legend: { show: chart.series.length > 1 },
@@ -166,10 +170,13 @@ function watchCharts(place) {
 
   function draw() {
     const begun = performance.now();
+    // Asked once, before anything changes: each time later the browser would lay the page out anew.
+    const width = Math.max(260, place.firstElementChild.clientWidth - 8);
     for (const found of due) {
       due.delete(found);
       if (found.drawn && found.size === found.chart.series.length) found.drawn.setData(aligned(found.chart.series));
-      else found.drawn = drawChart(found.chart, found.box);
+      else found.drawn = drawChart(found.chart, found.box, width);
+      found.box.lastElementChild.setAttribute("aria-label", chartInWords(found.chart));
       found.size = found.chart.series.length;
       if (performance.now() - begun > DRAW_MS) break;
     }
@@ -224,8 +231,7 @@ function watchCharts(place) {
   // Figures are of all that a run wrote: they come once it was read.
   function becomeWhole() {
     delete place.dataset.read;
-    if (document.getElementById("now")) showNow();
-    else location.reload();
+    showNow();
   }
 
   document.addEventListener("visibilitychange", askIfSeen);
@@ -235,25 +241,25 @@ function watchCharts(place) {
   ask();
 }
 
-// Put the state of a run as it is now in place of the old one; tells whether there is one.
+// Put the state and figures of runs as they are now in place of the old ones; tells whether there are any.
 async function showNow() {
   const now = document.getElementById("now");
-  const answer = await fetch(`${location.pathname}/now`).catch(() => null);
+  const answer = await fetch(now.dataset.from).catch(() => null);
   if (answer && answer.status === 404) return false;
   if (answer && answer.ok) {
     const made = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("now");
     if (made) now.replaceWith(made);
-    if (made && !made.dataset.again) {
+    if (made && !("again" in made.dataset)) {
       for (const place of document.querySelectorAll("[data-live]")) delete place.dataset.live;
     }
   }
   return true;
 }
 
-// The state of a run that is on, again and again; a page that is not looked at asks for nothing.
+// The state of runs that are on, again and again; a page that is not looked at asks for nothing.
 function watchNow() {
   const now = document.getElementById("now");
-  if (!now || !now.dataset.again) return;
+  if (!now || !("again" in now.dataset)) return;
   setTimeout(async () => { if (document.hidden || await showNow()) watchNow(); }, NOW_EVERY_MS);
 }
 

@@ -19,7 +19,7 @@ from tests.fakes.azure_native.errors import (
 )
 from tests.fakes.azure_native.kinds import Kind
 from tests.fakes.azure_native.store import Record, Store
-from tests.fakes.azureml.deviations import Deviation
+from tests.fakes.deviations import Deviation
 
 WORKSPACE = "azure-native:machinelearningservices:Workspace"
 VAULT = "azure-native:keyvault:Vault"

@@ -30,7 +30,8 @@ Fake are
 What goes wrong is scripted: `azure.script(throttled(path="*/jobs/*"))`, `azure.script(JobTrouble(
 what="preempted", when="step 200"))`, `azure.tokens.expire()`, `azure.delete_workspace()`; see
 troubles.py. How Azure may differ for good is switched on by name: `azure.deviations.add(
-Deviation.PRIVATE_HOST_ONLY)`; see deviations.py. A defect of the stand-in itself is raised when the context ends.
+Deviation.PRIVATE_HOST_ONLY)`; see tests/fakes/deviations.py. A defect of the stand-in itself is
+raised when the context ends.
 
 Who answers: tokens.py (login, node identity), arm.py, computes.py, jobs.py and subscription.py
 (Resource Manager),
@@ -41,7 +42,6 @@ says which processes that makes, shipping.py brings what they write to Azurite (
 
 from __future__ import annotations
 
-from tests.fakes.azureml.deviations import Deviation
 from tests.fakes.azureml.fake import FakeAzure
 from tests.fakes.azureml.messages import Request
 from tests.fakes.azureml.records import Job, Place
@@ -57,6 +57,7 @@ from tests.fakes.azureml.troubles import (
     throttled,
     wrong_tenant,
 )
+from tests.fakes.deviations import Deviation
 
 __all__ = [
     "Deviation",

@@ -7,11 +7,11 @@ import uuid
 from typing import Any
 
 from tests.fakes.azureml.blobs import Blobs
-from tests.fakes.azureml.deviations import Deviation
 from tests.fakes.azureml.judge import judge
 from tests.fakes.azureml.messages import Refusal, Reply, Request, Service, answer, on
 from tests.fakes.azureml.records import Records, iso, now, system_data
 from tests.fakes.azureml.tokens import MANAGEMENT, Tokens
+from tests.fakes.deviations import Deviation
 
 HOST = "management.azure.com"
 WS = (

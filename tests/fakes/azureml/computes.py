@@ -6,9 +6,9 @@ import copy
 from typing import Any
 
 from tests.fakes.azureml.arm import LOCATION, WS, ArmService, check_body
-from tests.fakes.azureml.deviations import Deviation
 from tests.fakes.azureml.messages import Refusal, Reply, Request, answer, on
 from tests.fakes.azureml.records import SIZES, Cluster, Place, Records, iso, now, system_data
+from tests.fakes.deviations import Deviation
 
 LOW_PRIORITY = "Total Cluster LowPriority Regional vCPUs"
 DEDICATED = "Total Cluster Dedicated Regional vCPUs"

@@ -16,7 +16,6 @@ from tests.fakes.azureml.arm import HOST, Assets, Metadata, Workspace
 from tests.fakes.azureml.blobs import Blobs, blob_refusal
 from tests.fakes.azureml.certificates import Authority
 from tests.fakes.azureml.computes import Computes
-from tests.fakes.azureml.deviations import Deviation
 from tests.fakes.azureml.history import Discovery, History
 from tests.fakes.azureml.jobs import Jobs
 from tests.fakes.azureml.messages import Refusal, Reply, Request, Service
@@ -30,6 +29,7 @@ from tests.fakes.azureml.subscription import Subscription
 from tests.fakes.azureml.tokens import LOGIN, STORAGE, Tokens
 from tests.fakes.azureml.troubles import Trouble, Troubles, befall
 from tests.fakes.azureml.vault import Vault
+from tests.fakes.deviations import Deviation
 
 PROJECT = Path(__file__).parents[3]
 IDENTITY, SENDER = "/identity", "/sender"

@@ -8,11 +8,11 @@ from typing import Any
 
 from tests.fakes.azureml.arm import HOST, LOCATION, WS, ArmService, check_body, not_found
 from tests.fakes.azureml.blobs import SUFFIX, Blobs
-from tests.fakes.azureml.deviations import Deviation
 from tests.fakes.azureml.messages import Refusal, Reply, Request, answer, on
 from tests.fakes.azureml.records import Job, Records, seconds_of, system_data
 from tests.fakes.azureml.specs import Launch, Link, Spec
 from tests.fakes.azureml.tokens import Tokens
+from tests.fakes.deviations import Deviation
 
 PAGE = 100
 # What a second PUT of a job may change.

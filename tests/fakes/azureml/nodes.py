@@ -13,10 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.fakes.azureml.blobs import Blobs
-from tests.fakes.azureml.deviations import Deviation
 from tests.fakes.azureml.records import Job, Place
 from tests.fakes.azureml.shipping import ARTIFACTS, Log, Mirror, Shipper
 from tests.fakes.azureml.specs import Link, Process, job_environment, processes_of
+from tests.fakes.deviations import Deviation
 from tests.ports import free_port
 
 START = Path(__file__).with_name("start_process.py")

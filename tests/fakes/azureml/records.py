@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from tests.fakes.azureml.deviations import Deviation
+from tests.fakes.deviations import Deviation
 
 TERMINAL = frozenset({"Completed", "Failed", "Canceled"})
 

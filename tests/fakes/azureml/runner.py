@@ -10,12 +10,12 @@ from pathlib import Path
 from signal import SIGTERM
 
 from tests.fakes.azureml.blobs import Blobs
-from tests.fakes.azureml.deviations import Deviation
 from tests.fakes.azureml.nodes import POLL_S, MissingInput, Nodes
 from tests.fakes.azureml.records import Job, Records
 from tests.fakes.azureml.shipping import Log, Shipper
 from tests.fakes.azureml.specs import Process
 from tests.fakes.azureml.troubles import JobTrouble, Troubles
+from tests.fakes.deviations import Deviation
 
 # A preemption, a pull and a build are told in the words that tests/golden/azure_messages quotes; the
 # rest is guessed in their style: see jobs/engines/azure_ml/states.py.

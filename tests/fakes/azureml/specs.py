@@ -7,8 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tests.fakes.azureml.deviations import Deviation
 from tests.fakes.azureml.records import Place
+from tests.fakes.deviations import Deviation
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tests.fakes.azureml.arm import ArmService
-from tests.fakes.azureml.deviations import Deviation
 from tests.fakes.azureml.messages import Refusal, Reply, Request, answer, on
 from tests.fakes.azureml.records import SIZES, Cluster, Records
+from tests.fakes.deviations import Deviation
 
 GROUP = "/subscriptions/{sub}/resourceGroups/{group}"
 PROVIDERS = "/subscriptions/{sub}/providers"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tests.fakes.azureml.deviations import Deviation
 from tests.fakes.azureml.messages import Refusal, Reply, Request, Service, answer, on
 from tests.fakes.azureml.tokens import VAULT, Tokens
+from tests.fakes.deviations import Deviation
 
 
 class Vault(Service):

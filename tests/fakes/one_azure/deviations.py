@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from tests.fakes.azureml.deviations import Deviation
+from tests.fakes.deviations import Deviation
 
 WORKSPACE = "azure-native:machinelearningservices:Workspace"
 COMPUTE = "azure-native:machinelearningservices:Compute"

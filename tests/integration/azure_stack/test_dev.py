@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from infra.pending_creates import PATHS, PREFIX, resource_id
 from jobs.host.environment_file import parse_environment
 from tests.fakes.azure_native import SUBSCRIPTION_ID
 from tests.integration.azure_stack.kept_secrets import find_kept_secrets
@@ -35,76 +32,12 @@ def test_what_is_there_is_what_the_record_has_and_a_second_up_changes_nothing(st
     assert find_kept_secrets(standing) == []
 
 
-def test_the_id_of_each_resource_can_be_told_before_it_is_made(standing):
-    """What `launch env repair` takes over is found by these."""
-    declared = [each for each in standing.resources().values() if each["type"].startswith(PREFIX)]
-    for each in declared:
-        assert resource_id(each, SUBSCRIPTION_ID) == each["id"]
-    assert {each["type"].removeprefix(PREFIX) for each in declared} <= PATHS.keys()
-
-
-def test_numbers_of_a_cluster_change_in_place_and_its_minimum_only_in_the_tag(standing):
-    before = computes(standing)
-    cluster = standing.settings["clusters"]["cpu"]
-    cluster |= {"min_nodes": 0, "max_nodes": cluster["max_nodes"] + 1, "idle_s": 240}
-    assert standing.preview() == {"cluster-cpu-compute": "update"}
-
-    standing.up()
-    after = computes(standing)
-    assert after.keys() == before.keys()
-    (changed,) = (name for name in after if after[name] != before[name])
-    assert changed.startswith("cpu-")
-    assert after[changed]["scaleSettings"] == {
-        **before[changed]["scaleSettings"],
-        "maxNodeCount": cluster["max_nodes"],
-        "nodeIdleTimeBeforeScaleDown": "PT4M",
-    }
-
-
 @pytest.mark.faults
 def test_an_owner_is_a_tag_and_a_receiver_of_mails(standing):
     standing.settings["owner"] = "ada@example.com"
     steps = standing.preview()
     assert set(steps.values()) == {"update"}
     assert {"cloud-group", "cloud-budget", "cloud-data-account", "cluster-gpu-compute"} <= {*steps}
-
-
-def test_what_cannot_change_makes_another_cluster_before_the_old_one_goes(standing):
-    clusters = standing.settings["clusters"]
-    before = computes(standing)
-    clusters["cpu"]["size"] = "Standard_D16ds_v4"
-    clusters["gpu"]["priority"] = "dedicated"
-    assert standing.preview() == {
-        "cluster-cpu-compute": REPLACED,
-        "cluster-gpu-compute": REPLACED,
-        # Images are built on the cluster without GPUs, which the workspace names.
-        "cloud-workspace": "update",
-    }
-
-    standing.up()
-    after = computes(standing)
-    assert not after.keys() & before.keys()
-    assert {name.rpartition("-")[0]: each["vmSize"] for name, each in after.items()} == {
-        "cpu": "Standard_D16ds_v4",
-        "gpu": clusters["gpu"]["size"],
-    }
-    lines = (standing.azure / "calls.jsonl").read_text().splitlines()
-    calls = [json.loads(line) for line in lines]
-    done = [call["operation"] for call in calls if "/computes/gpu-" in call.get("id", "")]
-    assert done[-2:] == ["create", "delete"]
-
-
-def test_a_cluster_comes_and_goes_alone(standing):
-    clusters = standing.settings["clusters"]
-    clusters["new"] = clusters["cpu"]
-    del clusters["gpu"]
-    own = ("cluster-{}", "cluster-{}-compute", "cloud-identity-{}")
-    roles = [f"cloud-access-{{}}-{key}" for key in ("data", "images", "runs", "workspace")]
-    assert standing.preview() == {
-        name.format(key): change
-        for key, change in (("new", "create"), ("gpu", "delete"))
-        for name in (*own, *roles)
-    }
 
 
 @pytest.mark.faults

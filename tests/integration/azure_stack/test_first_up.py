@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from tests.fakes.azure_native import QUOTA
-
 LATENCY_S = 1.0
 
 
@@ -34,15 +32,3 @@ def test_the_workspace_waits_for_its_roles_and_the_clusters_for_each_other(new_p
     assert "updated" in said
     assert "waiting" not in said
     project.destroy()
-
-
-def test_a_refused_cluster_holds_back_no_other(new_project):
-    project = new_project("dev")
-    clusters = project.settings["clusters"]
-    clusters["more"] = clusters["cpu"]
-    project.script(failures=[QUOTA | {"name": name} for name in ("cpu-*", "gpu-*")])
-    assert "ClusterCoreQuotaReached" in project.up(check=False)
-    assert {each for each in project.owned() if each.startswith("cluster-")} == {
-        "cluster-more-compute"
-    }
-    assert "+ 2 created" in project.up()

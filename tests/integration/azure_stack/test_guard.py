@@ -1,4 +1,7 @@
-"""A prod that is up: what `launch env check` and a destroy say, what is left, and no kept secret."""
+"""A prod that is up: what `launch env check` and a destroy say, what is left, and no kept secret.
+
+`make test` has the same of dev, with one resource protected, in test_life.py.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ import pytest
 from jobs.host.environment_file import parse_environment
 from tests.integration.azure_stack.conftest import CloudProject, fresh_project, read_settings
 from tests.integration.azure_stack.kept_secrets import find_kept_secrets
+
+pytestmark = pytest.mark.faults
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +111,6 @@ def test_a_destroy_of_prod_deletes_nothing_without_a_preview_either(prod):
     assert prod.preview("--expect-no-changes") == {}
 
 
-@pytest.mark.faults
 def test_a_cluster_of_prod_goes_with_its_settings_and_its_identity_with_it(prod):
     """Its roles, which the locks keep, open nothing without it."""
     prod.write_settings()

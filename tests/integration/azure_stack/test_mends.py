@@ -2,30 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.integration.azure_stack.conftest import CloudProject
-
-
-def take_away(project: CloudProject, part: str) -> str:
-    """Remove one thing, by a part of its id, as somebody else would; gives its id."""
-    identifier = next(each for each in project.live() if part in each)
-    file = project.azure / "resources.json"
-    found = json.loads(file.read_text())
-    del found["resources"][identifier.lower()]
-    file.write_text(json.dumps(found))
-    return identifier
-
-
-def test_up_with_a_refresh_brings_back_a_role_and_a_cluster(standing: CloudProject) -> None:
-    before = set(standing.live())
-    role = take_away(standing, "/roleAssignments/")
-    cluster = take_away(standing, "/computes/gpu-")
-    assert before - set(standing.live()) == {role, cluster}
-    standing.up("--refresh")
-    assert set(standing.live()) == before
 
 
 @pytest.mark.faults

@@ -61,13 +61,17 @@ def test_a_token_is_asked_for_once_and_again_when_it_is_refused(
 
 
 def test_a_pause_that_azure_asks_for_is_kept_and_talked_about(
-    azure: FakeAzure, arm_client: ArmClient, capsys: pytest.CaptureFixture[str]
+    azure: FakeAzure,
+    arm_client: ArmClient,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ):
-    azure.script(throttled(retry_after_s=3, path="*/workspaces/*"))
+    monkeypatch.setattr("jobs.engines.azure_ml.client.SILENCE_S", 1.0)
+    azure.script(throttled(retry_after_s=1, path="*/workspaces/*"))
     arm_client.get(arm_client.workspace)
     first, second = azure.requests(method="GET", path=arm_client.workspace)[-2:]
-    assert second.when_s - first.when_s >= 3
-    assert capsys.readouterr().err == "Azure asks us to wait 3 s\n"
+    assert second.when_s - first.when_s >= 1
+    assert capsys.readouterr().err == "Azure asks us to wait 1 s\n"
 
 
 def test_a_pause_of_many_minutes_is_cut_short(

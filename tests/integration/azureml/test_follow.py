@@ -12,14 +12,14 @@ import pytest
 from tests.fakes.azure_launch import AzureLaunch
 from tests.fakes.azureml import FakeAzure, JobTrouble, broken, firewall, throttled
 
-# Twelve lines a rank, over about a second; rank 1 ends with the code it is given. At step 5 the
+# Twelve lines a rank, over a third of a second; rank 1 ends with the code it is given. At step 5 the
 # ranks wait for the gate, where there is one: what is to happen then happens, however busy all are.
 PROGRAM = """
 import os, pathlib, sys, time
 rank, code, gate = int(os.environ["RANK"]), int(sys.argv[1]), pathlib.Path(sys.argv[2])
 for step in range(12):
     print(f"step {step} of {rank}", flush=True)
-    time.sleep(0.1)
+    time.sleep(0.03)
     while step == 5 and not gate.exists():
         time.sleep(0.02)
 pathlib.Path("outputs").mkdir(exist_ok=True)

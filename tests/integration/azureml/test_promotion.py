@@ -26,9 +26,10 @@ with open(os.path.join(os.environ["TRAINYARD_OUTPUT_MODEL"], "weights"), "wb") a
 REPO = Path(__file__).parents[3]
 
 
-@pytest.fixture
-def local(tmp_path: Path) -> Iterator[Path]:
-    """The environment file of a local stack with a real store."""
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The environment file of a local stack with a real store, one for all tests."""
+    tmp_path = tmp_path_factory.mktemp("local")
     tools = json.loads((REPO / ".trainyard" / "tools.json").read_text())
     folder, port = tmp_path / "storage", free_port()
     made = make_environment(tmp_path / "workspace")

@@ -39,39 +39,6 @@ def listen(port):
     return server
 
 
-def test_every_wrong_setting_is_named_at_once_and_nothing_is_created(project):
-    good = project.settings
-    project.settings = {
-        "engine": "loca",
-        "storage": {"port": 99999, "fodler": "data/storage"},
-        "workspace": {"folder": 3},
-        "clusters": {"cpu": {"nodes": "two", "processes_per_node": 0}},
-        "colour": "red",
-    }
-    project.write_settings()
-    said = project.pulumi("up", "-s", "local", "--yes", "--skip-preview", check=False)
-
-    assert said.returncode != 0
-    for line in (
-        "Pulumi.local.yaml: 8 wrong settings, nothing was changed",
-        'trainyard:engine: "loca" is not one of: azureml, local',
-        "trainyard:storage.port: 99999 is not between 1024 and 65535",
-        "trainyard:storage.folder: is missing",
-        "trainyard:storage.fodler: unknown key, did you mean `folder`?",
-        "trainyard:workspace.folder: 3 is not text",
-        'trainyard:clusters.cpu.nodes: "two" is not a whole number',
-        "trainyard:clusters.cpu.processes_per_node: 0 is not between 1 and 256",
-        "trainyard:colour: unknown key",
-    ):
-        assert line in said.stdout
-    assert "Traceback" not in said.stdout
-    assert not (project.root / "data").exists()
-
-    project.settings = good
-    project.up()
-    assert project.is_healthy()
-
-
 def test_a_busy_port_of_a_new_store_is_named(project):
     port = project.settings["storage"]["port"]
     with listen(port):

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
 import time
 
 import pytest
 
 from infra.local import azurite_server
 from tests import seeds
-from tests.busy import wait_until
+from tests.integration.local_stack.kills import kill_up
 
 # When to kill, in lengths of a whole `up` as the machine does it just now: its first tenth does
 # nothing yet, and on a crowded machine it takes many times what it takes on an idle one.
@@ -41,34 +38,6 @@ def move_folder(project, pristine, new_port):
 CHANGES = (start_over, move_port, move_folder)
 
 
-def is_locked(project):
-    """Whether an `up` is under way, or was when it was killed."""
-    return any((project.root / ".trainyard" / "state").glob(".pulumi/locks/**/*.json"))
-
-
-def kill_up(project, victim, after_s):
-    """Start `pulumi up` and kill it once it is locked, or later; False when it had ended before."""
-    project.write_settings()
-    options = ["-s", "local", "--yes", "--skip-preview"]
-    up = subprocess.Popen(
-        project.pulumi_command("up", *options),
-        cwd=project.root,
-        env=project.environment_variables,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    if after_s is None:
-        wait_until(lambda: up.poll() is not None or is_locked(project), 120)
-    else:
-        time.sleep(after_s)
-    if up.poll() is None:
-        # The wrapper is a shell that has become Pulumi: its pid leads the group and is the CLI.
-        (os.killpg if victim == "group" else os.kill)(up.pid, signal.SIGKILL)
-    return up.wait() == -signal.SIGKILL
-
-
 def timed_up(project):
     """A whole `up`: what it said, and how many seconds it took."""
     started_s = time.monotonic()
@@ -79,7 +48,6 @@ def timed_up(project):
 @pytest.mark.parametrize(
     ("victim", "num_kills"),
     [
-        ("group", 1),
         pytest.param("group", 10, marks=pytest.mark.faults),
         pytest.param("cli", 10, marks=pytest.mark.faults),
     ],

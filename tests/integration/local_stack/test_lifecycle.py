@@ -11,15 +11,23 @@ import sys
 import time
 from pathlib import Path
 
-import msgspec
 import pytest
 from azure.storage.blob import ContainerClient
 
 from infra.local import azurite_server
 from infra.local.azurite_server import KEY_FILE
-from jobs.contracts.spec import Environment
 
 BLOB = b"some data"
+
+
+def test_the_store_is_used_by_the_sdk_and_a_second_up_changes_nothing(standing):
+    assert standing.is_healthy()
+    blob = standing.open_blob()
+    blob.upload_blob(b"some data")
+    assert blob.download_blob().readall() == b"some data"
+    assert "5 unchanged" in standing.up("--expect-no-changes")
+    assert "5 unchanged" in standing.pulumi("preview", "-s", "local", "--expect-no-changes").stdout
+    assert standing.is_healthy()
 
 
 def test_another_port_restarts_the_same_store_with_its_data(standing, new_port):
@@ -48,21 +56,6 @@ def test_another_folder_is_another_store_on_the_same_port(standing):
     assert standing.is_healthy()
     assert not standing.open_blob().exists()
     assert (old_folder / "azurite").is_dir()
-
-
-def test_clusters_come_and_go_without_touching_the_store(standing):
-    before = standing.server()
-
-    standing.settings["clusters"]["one"] = {"nodes": 1, "processes_per_node": 1}
-    standing.settings["clusters"]["cpu"]["nodes"] = 3
-    assert "+ 1 created" in standing.up()
-    shown = standing.launch("env", "show", "--json").stdout
-    clusters = msgspec.json.decode(shown, type=Environment).clusters
-    assert {name: each.max_nodes for name, each in clusters.items()} == {"cpu": 3, "one": 1}
-
-    del standing.settings["clusters"]["one"]
-    assert "- 1 deleted" in standing.up()
-    assert standing.server() == before
 
 
 def test_refresh_sees_a_killed_azurite_and_up_brings_it_back_with_its_data(standing):
@@ -155,24 +148,6 @@ def test_a_restart_or_a_replacement_is_refused_while_a_run_is_on(standing, runni
     standing.settings["storage"] = declared
     assert "5 unchanged" in standing.up("--expect-no-changes")
     assert standing.server() == before
-
-
-def test_destroy_ends_azurite_says_what_it_keeps_and_up_finds_it_again(standing):
-    standing.open_blob().upload_blob(BLOB, overwrite=True)
-
-    said = standing.destroy()
-
-    assert f"kept: datasets in {standing.storage}, runs in {standing.workspace}" in said
-    assert standing.azurites() == []
-    assert standing.resources() == {}
-    shown = standing.launch("env", "show", check=False)
-    assert shown.returncode == 2
-    assert "stack `local` is not up" in shown.stderr
-    assert shown.stderr.endswith("up -s local\n")
-
-    standing.up()
-    assert standing.is_healthy()
-    assert standing.open_blob().download_blob().readall() == BLOB
 
 
 def test_destroy_works_when_azurite_is_dead_already(standing):

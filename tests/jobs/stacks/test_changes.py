@@ -1,7 +1,7 @@
 """`launch env check` reads out of a preview what would be lost, and who allowed it.
 
 The previews here have the shape that Pulumi 3.250 gives; the real engine's own are judged in
-tests/integration/azure_stack/test_guard.py.
+tests/integration/azure_stack/test_life.py.
 """
 
 from __future__ import annotations

@@ -98,6 +98,12 @@ def test_words_that_name_an_environment_or_a_folder_are_refused(verb, option):
         line(*verb.split(), "x", option, "prod")
 
 
+@pytest.mark.parametrize("run", ["last", "../20261121-120000-abcd", "2026"])
+def test_a_folder_is_named_by_an_id_alone(run):
+    with pytest.raises(Refused, match=f"`{run}` is no id of a run"):
+        line("fetch", run)
+
+
 def test_the_environment_is_one_that_is_shown():
     with pytest.raises(NotFound, match="there is no stack `prod` here"):
         line("cancel", "last", place="prod")

@@ -149,8 +149,7 @@ def test_a_long_file_is_shown_by_samples_first_and_known_to_verbs_once_it_was_re
     monkeypatch.setattr(curves, "LARGE", 10_000)
     monkeypatch.setattr(curves, "SAMPLE", 200)
     monkeypatch.setattr(curves, "BLOCK", 2_000)
-    monkeypatch.setattr(curves, "LOOK_S", 0.0)
-    monkeypatch.setattr(RunCurves, "read_on", one_block_at_least(RunCurves.read_on))
+    monkeypatch.setattr(RunCurves, "read_on", one_block_a_look(RunCurves.read_on))
     folder = run(*(line("loss", step, float(abs(step - 2500))) for step in range(4000)))
     path = folder / "metrics.jsonl"
     kept = Curves()
@@ -162,25 +161,30 @@ def test_a_long_file_is_shown_by_samples_first_and_known_to_verbs_once_it_was_re
     assert at == sorted(at)
     assert at[-1] > 3900
     assert kept.read(path) == []
-    shares = [0.0]
-    versions = {first["version"]}
+    # A page that comes waits for no more of it.
+    assert told(kept, folder, ["loss"])["share"] == 0.0
+    shares, versions = [0.0], [first["version"]]
     while shares[-1] < 1:
-        answer = told(kept, folder, ["loss"])
+        answer = kept.charts([("r", folder)], {"loss": versions[-1]})
         shares.append(answer["share"])
-        versions.add(answer["charts"][0]["version"])
+        (chart,) = answer["charts"]
+        assert ("series" in chart) == (chart["version"] != versions[-1])
+        versions.append(chart["version"])
     assert shares == sorted(shares)
-    assert len(versions) == len(shares)
+    assert len(shares) > 50
+    # It is drawn again at each tenth, and once all of it was read.
+    assert list(dict.fromkeys(versions)) == [*(f"{tenth}/10" for tenth in range(10)), "4000"]
     assert figures_of(kept.read(path)) == figures_of(read_all_curves(path))
     assert len(values_of(kept, folder, "loss")[0]) <= 4 * curves.MOST_BUCKETS + 1
 
 
-def one_block_at_least(read_on):
-    """Read one block, however slow the machine is."""
+def one_block_a_look(read_on):
+    """Read one block, however slow or fast the machine is."""
 
     def read(self, seconds):
         clock = iter([0.0, 0.0])
         with patch.object(curves.time, "monotonic", lambda: next(clock, 1.0)):
-            read_on(self, seconds or 0.5)
+            read_on(self, seconds)
 
     return read
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobs.contracts.errors import Unreached
 from jobs.contracts.spec import LogLine
 from jobs.ui.live import MOST_AT_ONCE, MOST_STREAMS, TAIL, Position
 from tests.busy import HANG_S, Bound
@@ -190,6 +191,31 @@ def test_a_stream_that_cannot_be_read_ends_with_one_event_that_says_why(
     assert told == f"event: lost\ndata: {json.dumps(by_error[type(error)])}"
     # Where it was written stands in the terminal, of a mistake of ours alone.
     assert ("in fail" in capsys.readouterr().err) == isinstance(error, ValueError)
+
+
+def test_a_store_that_is_gone_is_told_and_its_lines_come_when_it_is_back(
+    written, served, monkeypatch
+):
+    from tests.fakes.launching import FakeEngine
+
+    run = written.add_run()
+    write_log(written, run, 0, ["one", "two"])
+    watch, num_asked = FakeEngine.watch, []
+
+    def watch_when_it_is_back(self, *place, **how):
+        num_asked.append(1)
+        if len(num_asked) <= 3:
+            raise Unreached("the store cannot be reached")
+        return watch(self, *place, **how)
+
+    monkeypatch.setattr(FakeEngine, "watch", watch_when_it_is_back)
+    monkeypatch.setattr("jobs.ui.live.PAUSE_S", 0.01)
+    served.enter()
+    lines, _, text = events_of(served, run)
+    late = 'event: late\ndata: "the store cannot be reached"\n\n'
+    assert text.startswith(f"retry: 1000\n\n{3 * late}id: ")
+    assert [each[2] for each in lines] == ["one", "two"]
+    assert text.endswith("event: over\ndata: null\n\n")
 
 
 def test_what_an_id_of_a_page_names_is_where_its_stream_begins(written, served):

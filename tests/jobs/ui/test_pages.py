@@ -242,6 +242,28 @@ def test_a_stack_that_is_slow_is_told_and_its_late_answer_is_on_the_next_page():
     assert late._asked == {}
 
 
+def test_a_stack_that_does_not_answer_keeps_few_threads(monkeypatch):
+    monkeypatch.setattr(reading, "MOST_WAITING", 2)
+    is_there, num_asked = threading.Event(), []
+
+    def hang():
+        num_asked.append(1)
+        is_there.wait(30)
+        return Told(place="dev", value="late")
+
+    late = Late(patience_s=0.01)
+    here = {("local", "ls"): lambda: Told(place="local", value="here")}
+    for number in range(5):
+        told = late.ask({("dev", "ls", str(number)): hang} | here)
+        assert told[0].error.message == "`dev` has not answered yet"
+        assert told[1].value == "here"
+    assert len(num_asked) == 2
+    is_there.set()
+    while (told := late.ask({("dev", "ls", "4"): hang})[0]).error:
+        pass
+    assert told.value == "late"
+
+
 def test_a_late_answer_that_grew_old_is_asked_for_again(monkeypatch):
     is_there = threading.Event()
     late = Late(patience_s=0.01)
@@ -481,7 +503,7 @@ def test_what_is_done_goes_on_beside_its_page(launching, pages, monkeypatch):
     is_over = threading.Event()
     monkeypatch.setattr("jobs.ui.doing.SHORT_S", 0.01)
     monkeypatch.setattr("jobs.ui.actions.do", lambda line: is_over.wait(30) and "<done>")
-    answer = pages.act(QueryParams("place=file&word=fetch&word=r"))
+    answer = pages.act(QueryParams("place=file&word=fetch&word=20261121-120000-abcd"))
     assert (answer.status_code, answer.headers["location"]) == (303, "/done/1")
     page = text_of(pages.done(asked(number="1")))
     assert "Under way" in page

@@ -66,13 +66,6 @@ def test_what_was_killed_goes_on_and_ctrl_c_destroys(up: Proof, tmp_path: Path) 
     assert (up.folder / "log.txt").read_text().count("hello.yaml") == 1
 
 
-def test_no_step_begins_that_could_pass_the_limit_and_the_stack_goes(up: Proof) -> None:
-    code = up.prove("--only", "hello", "--limit", "0.01")
-    assert code == 1
-    assert "hello" not in up.steps()
-    assert up.azure.live() == set()
-
-
 def begin(proof: Proof, folder: Path, *words: str) -> subprocess.Popen[bytes]:
     """The proof as a process of its own."""
     argv = [*OPTIONS, *words]

@@ -1,4 +1,7 @@
-"""With each deviation of Azure switched on, the report names the assumption that does not hold."""
+"""With each deviation of Azure switched on, the report names the assumption that does not hold.
+
+And a proof that may not take longer ends on the same stack, which takes its time to come up.
+"""
 
 from __future__ import annotations
 
@@ -34,3 +37,10 @@ def test_a_slower_deviation_on_a_stack_is_named(up: Proof, row: Row) -> None:
 @rows(on_a_stack=False, is_quick=False)
 def test_a_slower_deviation_of_up_is_named(proof: Proof, row: Row) -> None:
     assert set(prove(proof, row)) == set(row.named)
+
+
+def test_no_step_begins_that_could_pass_the_limit_and_the_stack_goes(up: Proof) -> None:
+    code = up.prove("--only", "hello", "--limit", "0.01")
+    assert code == 1
+    assert "hello" not in up.steps()
+    assert up.azure.live() == set()
