@@ -1,4 +1,4 @@
-"""Somebody else's verdict: Checkov on what the three stacks declare, written as ARM templates.
+"""Somebody else's verdict: Checkov on what the three stacks declare, written as ARM templates, and on images.
 
 It sees 23 of our 136 rules (docs/policy.md). What it can see, prod keeps but for the
 written waivers; a copy of prod with every safe value flipped keeps next to nothing.
@@ -16,12 +16,14 @@ from typing import Any
 import pytest
 
 from infra.policy.waivers import WAIVERS
+from jobs.images.recipes import VARIANTS
+from jobs.images.runtimes import list_images
 from tests import needs
 from tests.campaign import mutants
 from tests.fakes.azure_native import SUBSCRIPTION_ID
 from tests.fakes.azure_native.judge import rest_body
 from tests.fakes.azure_native.kinds import KINDS, fill_path
-from tests.images.checkov import checkov_environment
+from tests.images.checkov import BROKEN, checkov_environment, lay_dockerfiles
 from tests.infra.cloud_declared import declare_stack
 
 REPO = Path(__file__).parents[3]
@@ -149,17 +151,26 @@ def flip(
 
 
 @pytest.fixture(scope="module")
-def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, set[str]]]:
-    """Ids of the rules that each template keeps and breaks (somewhere); one run for all."""
-    with needs.whole_environment():
-        environment = checkov_environment(REPO)
-    folder = tmp_path_factory.mktemp("templates")
+def templates() -> dict[str, str]:
+    """What each stack declares, and two careless copies of prod."""
     stacks = {stack: resources_of(stack) for stack in ("dev", "test", "prod")}
     for name, values in (("unsafe", FLIPPED), ("unsafe-alone", FLIPPED_ALONE)):
         stacks[name] = flip(stacks["prod"], values)
-    for name, resources in stacks.items():
-        (folder / f"{name}.json").write_text(template(resources))
-    arguments = ["--framework", "arm", "--skip-download", "--compact", "-o", "json"]
+    return {name: template(resources) for name, resources in stacks.items()}
+
+
+@pytest.fixture(scope="module")
+def reports(
+    tmp_path_factory: pytest.TempPathFactory, templates: dict[str, str]
+) -> dict[str, dict[str, Any]]:
+    """Checkov's report of each kind of file; it takes seconds to load, so that one run is for all."""
+    with needs.whole_environment():
+        environment = checkov_environment(REPO)
+    folder = tmp_path_factory.mktemp("judged")
+    for name, text in templates.items():
+        (folder / f"{name}.json").write_text(text)
+    lay_dockerfiles(folder, REPO)
+    arguments = ["--framework", "arm", "dockerfile", "--skip-download", "-o", "json"]
     done = subprocess.run(
         [environment / "bin" / "python", "-m", "checkov.main", "-d", folder, *arguments],
         capture_output=True,
@@ -167,11 +178,19 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, se
         check=False,
     )
     assert done.stdout, done.stderr
-    report = json.loads(done.stdout)
-    assert report["results"]["parsing_errors"] == []
-    found = {name: {"kept": set[str](), "broken": set[str]()} for name in stacks}
+    return {each["check_type"]: each for each in json.loads(done.stdout)}
+
+
+@pytest.fixture(scope="module")
+def verdicts(
+    reports: dict[str, dict[str, Any]], templates: dict[str, str]
+) -> dict[str, dict[str, set[str]]]:
+    """Ids of the rules that each template keeps and breaks (somewhere)."""
+    results = reports["arm"]["results"]
+    assert results["parsing_errors"] == []
+    found = {name: {"kept": set[str](), "broken": set[str]()} for name in templates}
     for kind, checks in (("kept", "passed_checks"), ("broken", "failed_checks")):
-        for each in report["results"][checks]:
+        for each in results[checks]:
             found[Path(each["file_path"]).stem][kind].add(each["check_id"])
     for verdict in found.values():
         verdict["kept"] -= verdict["broken"]
@@ -197,3 +216,27 @@ def test_the_unsafe_copies_break_all_that_can_be_broken(verdicts):
     meant = RULES.keys() - KEPT_BY_THE_UNSAFE
     mutants("rules of Checkov on prod", planted=len(meant), caught=len(both & meant))
     assert both == meant
+
+
+def checks_of(reports: dict[str, dict[str, Any]], kind: str) -> set[tuple[str, str]]:
+    """The checks of Dockerfiles that ended so, by the Dockerfile's folder."""
+    results = reports["dockerfile"]["results"]
+    return {(Path(each["file_path"]).parent.name, each["check_id"]) for each in results[kind]}
+
+
+def test_every_dockerfile_keeps_the_rules_of_checkov(reports):
+    every = {f"{image}-{variant}" for image in list_images(REPO) for variant in VARIANTS}
+    assert {each for each in checks_of(reports, "failed_checks") if each[0] != "bad"} == set()
+    waived = ("CKV_DOCKER_2", "CKV_DOCKER_8")
+    assert checks_of(reports, "skipped_checks") == {(each, id_) for each in every for id_ in waived}
+    passed = [
+        each
+        for each in reports["dockerfile"]["results"]["passed_checks"]
+        if Path(each["file_path"]).parent.name in every
+    ]
+    assert len(passed) > 100 * len(every)
+
+
+def test_checkov_refuses_a_bad_dockerfile(reports):
+    failed = {id_ for name, id_ in checks_of(reports, "failed_checks") if name == "bad"}
+    assert failed >= BROKEN
