@@ -143,10 +143,11 @@ def line_of(action: Action, reading: Reading) -> Line:
             raise Refused(message, hint="type it in a terminal")
     arguments = [each for each in rest if not each.startswith("-")]
     if verb == "fetch":  # whose folder a person in a terminal sees without
-        if not all(RUN_ID.fullmatch(each) for each in arguments):  # a folder here is named by it
-            message = f"`{' '.join(arguments):.80}` is no id of a run"
+        run = " ".join(arguments)
+        if not RUN_ID.fullmatch(run):  # a folder here is named by it
+            message = f"`{run:.80}` is no id of a run"
             raise Refused(message, hint="launch ls")
-        options = [f"--into={fetched_to(each)}" for each in arguments[:1]]
+        options = [f"--into={fetched_to(run)}"]
     return Line(
         verb=verb,
         options=options,

@@ -81,6 +81,12 @@ class Position:
         except (ValueError, OverflowError):
             return None
 
+    def copy(self) -> Position:
+        """Give one that stays as this is now."""
+        made = Position()
+        made._floor, made._sent = self._floor, dict(self._sent)
+        return made
+
     def begin(self, lines: list[LogLine]) -> None:
         """Begin with the last lines of before: older ones are left out, where these are not all."""
         if len(lines) == TAIL:
@@ -126,12 +132,13 @@ class Watched:
     def look(self) -> tuple[list[LogLine], Then]:
         """Read what is new, MOST_AT_ONCE lines at most; tells what comes after it.
 
-        Raises NotFound for a removed run, and what the engine raises; the next look goes on after
-        the last line that was read.
+        Raises NotFound for a removed run, and what the engine raises; after Unreached the next look
+        goes on after the last line that a look gave.
         """
         if self.is_here and not Path(self.handle.run_dir).is_dir():
             message = f"run {self.handle.id} was removed"
             raise NotFound(message, hint="launch ls")
+        before = self.position.copy()
         try:
             with heard():
                 if self._lines is None:
@@ -141,8 +148,8 @@ class Watched:
                     self._is_last = self._is_over and self._looks is not None
                     self._lines = self._next_look()
                 found = list(itertools.islice(self._lines, MOST_AT_ONCE))
-        except Unreached:
-            self._looks = self._lines = None
+        except Unreached:  # lines of this look were counted, and are not sent
+            self._looks, self._lines, self.position = None, None, before
             raise
         except OSError as error:  # as of a run that is being removed
             message = f"the lines of run {self.handle.id} cannot be read: {error.strerror}"
@@ -201,6 +208,9 @@ def lines_of(reading: Reading) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         try:
             watched = await run_in_threadpool(or_bug, lambda: _open(reading, request))
+        except Unreached as error:  # with another status the browser would not come again
+            told = f"retry: {TURN_MS}\n\n{_event('late', error.message)}"
+            return Response(told, media_type="text/event-stream")
         except LaunchError as error:
             status = HTTPStatus.NOT_FOUND if isinstance(error, NotFound) else HTTPStatus.BAD_REQUEST
             return PlainTextResponse(error.message, status)
@@ -241,6 +251,7 @@ async def _events(watched: Watched, request: Request, turns: Turns) -> AsyncIter
     """Yield events of lines; ends with the run, the connection, or the stream's turn."""
     shortest_s = PAUSE_OF_STORE_S if isinstance(watched.engine, Attended) else PAUSE_S
     pause_s, silent_s = shortest_s, 0.0
+    is_late = False
     with turns.turn() as stays:
         yield f"retry: {RETRY_MS if stays else TURN_MS}\n\n"
         while not await request.is_disconnected():
@@ -248,10 +259,14 @@ async def _events(watched: Watched, request: Request, turns: Turns) -> AsyncIter
                 lines, then = await run_in_threadpool(or_bug, watched.look)
             except Unreached as error:
                 yield _event("late", error.message)
-                lines, then = [], "wait"
+                lines, then, is_late = [], "wait", True
             except LaunchError as error:
                 yield _event("lost", str(error))
                 return
+            else:
+                if is_late:
+                    yield _event("found")
+                is_late = False
             if lines:
                 told = json.dumps([[each.rank, each.ts, each.text] for each in lines])
                 yield f"id: {watched.position}\ndata: {told}\n\n"

@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote_to_bytes, urlencode
 from starlette.responses import FileResponse, Response
 
 from jobs.contracts.errors import NotFound
-from jobs.contracts.spec import RunState
+from jobs.contracts.spec import RunHandle, RunState
 
 # What a browser shows as a picture; of an SVG only within a page, where it runs no script.
 PICTURES = {".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg"}
@@ -60,14 +60,14 @@ def fetched_to(run: str) -> Path:
     return Path.cwd() / run
 
 
-def outputs_of(run: Mapping[str, Any], address: str) -> dict[str, Any]:
+def outputs_of(run: str, run_dir: str, address: str) -> dict[str, Any]:
     """List the files that a run wrote and are here, with their addresses; pictures first, and apart.
 
     They are in its folder, or where it was fetched. Looks at a bounded number of files.
     """
     found: list[dict[str, Any]] = []
     is_all = True
-    for folder in _folders(run):
+    for folder in _folders(run, run_dir):
         entries = _files(folder)
         for path, size in islice(entries, MOST_OUTPUTS):
             name = path.relative_to(folder).as_posix()
@@ -85,9 +85,9 @@ def name_in(raw_path: bytes) -> str:
     return os.fsdecode(unquote_to_bytes(raw_path.partition(b"/outputs/")[2].partition(b"?")[0]))
 
 
-def file_of(run: Mapping[str, Any], name: str) -> Response:
+def file_of(run: RunHandle, name: str) -> Response:
     """Give a file that a run wrote; raises NotFound for one that is not among its outputs."""
-    for folder in _folders(run):
+    for folder in _folders(run.id, run.run_dir):
         path = folder / name
         try:
             if not (path.is_file() and _is_inside(path, folder)):
@@ -105,12 +105,12 @@ def file_of(run: Mapping[str, Any], name: str) -> Response:
             content_disposition_type="inline" if is_picture else "attachment",
             headers={"content-security-policy": FILE_POLICY},
         )
-    message = f"run {run['id']} has no output {name!r} here"
-    raise NotFound(message, hint=f"launch fetch {run['id']}")
+    message = f"run {run.id} has no output {name!r} here"
+    raise NotFound(message, hint=f"launch fetch {run.id}")
 
 
-def _folders(run: Mapping[str, Any]) -> list[Path]:
-    return [Path(run["run_dir"], "outputs"), fetched_to(run["id"]) / "outputs"]
+def _folders(run: str, run_dir: str) -> list[Path]:
+    return [Path(run_dir, "outputs"), fetched_to(run) / "outputs"]
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, int]]:

@@ -86,7 +86,7 @@ class Pages:
         return render(
             "run.html",
             **_shown(place, told),
-            outputs=one_run.outputs_of(told, address),
+            outputs=one_run.outputs_of(told["id"], told["run_dir"], address),
             fetched=one_run.fetched_to(told["id"]),
             actions=actions.of_run(told, place),
             ranks=range(told["world_size"]),
@@ -169,8 +169,8 @@ class Pages:
     def output(self, request: Request) -> Response:
         """A file that a run wrote: a picture is shown, anything else is downloaded."""
         place, run = _run_of(request)
-        told = self._reading.ask(place, "show", of=[run])
-        return one_run.file_of(told, one_run.name_in(request.scope["raw_path"]))
+        _, handle = live.open_run_at(self._reading, place, run)
+        return one_run.file_of(handle, one_run.name_in(request.scope["raw_path"]))
 
     def jobs(self, request: Request) -> Response:
         """Jobs of the catalog, and a form that starts one of them, or a job file."""

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -17,8 +18,10 @@ from jobs.contracts.errors import LaunchError, NotFound
 # The name of an environment that a file describes, in addresses.
 FILE = "file"
 # So long a page of several environments waits for each, and so long for those of which nobody knows whether
-# they are up; a late answer, and the error of one that cannot be read, are kept so long for the next page.
-PATIENCE_S, UNKNOWN_S, KEPT_S = 4.0, 1.0, 60.0
+# they are up; a page of one environment waits longer.
+PATIENCE_S, UNKNOWN_S, PATIENCE_OF_ONE_S = 4.0, 1.0, 30.0
+# A late answer, and the error of an environment that cannot be read, are kept so long for the next page.
+KEPT_S = 60.0
 # So many questions wait for an environment that does not answer; another is not asked.
 MOST_WAITING = 8
 Value = TypeVar("Value")
@@ -95,8 +98,6 @@ class Reading:
             )
             for each in places
         }
-        if len(works) < 2:
-            return [work() for work in works.values()]
         return self._late.ask(works, unknown)
 
     def _after_all(self, is_unknown: bool, ask: Callable[[str], Any], place: str) -> Any:
@@ -129,8 +130,10 @@ class _Asked:
 class Late:
     """What was asked and has not been told: it goes on, and the next page that asks gets the answer."""
 
-    def __init__(self, patience_s: float = PATIENCE_S) -> None:
-        self._patience_s = patience_s
+    def __init__(
+        self, patience_s: float = PATIENCE_S, patience_of_one_s: float = PATIENCE_OF_ONE_S
+    ) -> None:
+        self._patience_s, self._patience_of_one_s = patience_s, patience_of_one_s
         self._asked: dict[tuple[str, ...], _Asked] = {}
         self._unread: dict[str, tuple[float, LaunchError]] = {}
         self._lock = threading.Lock()
@@ -140,7 +143,7 @@ class Late:
     ) -> list[Told]:
         """Do all at once; of one that takes too long an error, which says so. A key begins with the place.
 
-        Those of `unknown` places have less time, once all others are there.
+        Those of `unknown` places have less time, once all others are there; of one place all have more.
         """
         with self._lock:
             self._asked = {key: each for key, each in self._asked.items() if not each.is_stale}
@@ -148,22 +151,30 @@ class Late:
                 if key not in self._asked and self._num_waiting(key[0]) < MOST_WAITING:
                     self._begin(key, work)
             asked = {key: self._asked[key] for key in works if key in self._asked}
-        until_s = time.monotonic() + self._patience_s
-        wait(
-            [each.answer for key, each in asked.items() if key[0] not in unknown], self._patience_s
+        is_one = len({key[0] for key in works}) < 2
+        patience_s, unknown = (
+            (self._patience_of_one_s, ()) if is_one else (self._patience_s, unknown)
         )
+        until_s = time.monotonic() + patience_s
+        wait([each.answer for key, each in asked.items() if key[0] not in unknown], patience_s)
         left_s = min(max(until_s - time.monotonic(), 0), UNKNOWN_S)
         wait([each.answer for key, each in asked.items() if key[0] in unknown], left_s)
         with self._lock:
             for key, each in asked.items():
-                if each.answer.done():
-                    self._asked.pop(key, None)
-        return [
-            asked[key].answer.result()
-            if key in asked and asked[key].answer.done()
-            else _is_late(key[0])
-            for key in works
-        ]
+                # Another page may have taken the answer, and a third have asked the same again.
+                if each.answer.done() and self._asked.get(key) is each:
+                    del self._asked[key]
+        return [self._told(key[0], asked.get(key)) for key in works]
+
+    def _told(self, place: str, asked: _Asked | None) -> Told:
+        if asked is not None and asked.answer.done():
+            return asked.answer.result()
+        message = f"`{place}` has not answered yet"
+        hint = "open the page again: it is still being asked"
+        if asked is None:
+            message = f"{MOST_WAITING} questions wait for `{place}`; this one was not asked"
+            hint = "open the page again once it answers"
+        return Told(place=place, error=LaunchError(message, hint=hint))
 
     def read(self, place: str, read: Callable[[], Any]) -> None:
         """Read an environment; raises its error of a moment ago without another look."""
@@ -181,10 +192,12 @@ class Late:
 
     def _begin(self, key: tuple[str, ...], work: Callable[[], Told]) -> None:
         asked = self._asked[key] = _Asked()
+        # What a request says of how it is answered holds for what it asks, too.
+        work_within = partial(copy_context().run, work)
 
         def answer() -> None:
             try:
-                told = work()
+                told = work_within()
             # As an executor does, whose threads a program that ends would wait for: who asked gets it.
             except BaseException as error:  # noqa: BLE001 - handed on, not handled
                 asked.ended.append(time.monotonic())
@@ -195,12 +208,6 @@ class Late:
 
         # A program that ends does not wait for it.
         threading.Thread(target=answer, daemon=True).start()
-
-
-def _is_late(place: str) -> Told:
-    message = f"`{place}` has not answered yet"
-    hint = "open the page again: it is still being asked"
-    return Told(place=place, error=LaunchError(message, hint=hint))
 
 
 def alike(all_told: Sequence[Told]) -> list[Told]:

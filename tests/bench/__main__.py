@@ -90,9 +90,11 @@ PAGES = {
             "- Transfer learning: wall time of the whole programs, imports included. Ours runs "
             "each picture through the backbone once, without augmentation; the peer does what "
             "PyTorch's tutorial does, in every epoch.",
-            "- TensorFlow and Keras: one process of Horovod on all cores. The peer does what "
+            "- TensorFlow: one process of Horovod on all cores. The peer does what "
             "Horovod's `tensorflow2_synthetic_benchmark.py` does, which itself does not run with "
-            "Keras 3; all leave ten steps out and count fifty.",
+            "Keras 3; both leave ten steps out and count fifty.",
+            "- Keras: the loop and `fit` train epochs of four steps in turn (A B B A) in one process a "
+            "rank, on one core a rank; the ratio is the median of the pairs'.",
         ),
     ),
     "data": Page(
@@ -187,7 +189,8 @@ PAGES = {
             "out. Beside the page a client disconnects after each of its first 50 events and "
             "connects again with the last event's id; it, too, begins with a log's last lines.",
             "- Lists: from the navigation's start to the end of its load event, with a server "
-            "that has just printed its address; a page shows 100 of the runs.",
+            "that has printed its address before the browser was started, as `launch ui` starts it; a "
+            "page shows 100 of the runs.",
             "- Charts: a file of 10,000,000 lines. Until all of it has been read, curves show "
             "samples from the whole file; the memory is the server's peak up to then.",
             "- `exec`: a step of a fixed loop in Python, in turn alone, with a busy loop by `launch "

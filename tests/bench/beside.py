@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -38,11 +37,14 @@ def exec_rows(project: Path, rounds: int) -> list[Row]:
         run = start(project, folder, environment, STEPS)
         where = ["--env", str(environment)]
         wait_for_log(folder, run)
+        within = [launch, "exec", run, *where, "--", "python", "-c"]
+        asked = [*within, "import sys; print(sys.executable)"]
+        python = subprocess.run(asked, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
         busy = BUSY.format(PHASE_S)
         beside = {
-            "alone": [sys.executable, "-c", f"import time; time.sleep({PHASE_S})"],
-            "exec": [launch, "exec", run, *where, "--", "python", "-c", busy],
-            "nice": ["nice", "-n", "19", sys.executable, "-c", busy],
+            "alone": [python, "-c", f"import time; time.sleep({PHASE_S})"],
+            "exec": [*within, busy],
+            "nice": ["nice", "-n", "19", python, "-c", busy],
         }
         phases: list[tuple[float, float, str]] = []
         for _ in range(rounds):
@@ -99,7 +101,7 @@ def stacks_rows(project: Path, rounds: int) -> list[Row]:
 
 
 def wait_for_log(folder: Path, run: str) -> None:
-    """Wait until each rank that has a log has written to it."""
+    """Wait until rank 0 has written to its log, and a moment for the others."""
     while not (log_of(folder, run).exists() and log_of(folder, run).stat().st_size):
         time.sleep(0.1)
     time.sleep(1)

@@ -21,6 +21,23 @@ def gang_rate(
     timeout_s: float = 300,
 ) -> float:
     """Run as so many ranks of the strategy; gives the last number that rank 0 printed."""
+    said = gang_line(
+        python, argv, strategy=strategy, project=project, cwd=cwd, size=size, timeout_s=timeout_s
+    )
+    return float(said)
+
+
+def gang_line(
+    python: Path,
+    argv: Sequence[str],
+    *,
+    strategy: Strategy,
+    project: Path,
+    cwd: Path,
+    size: int = 2,
+    timeout_s: float = 300,
+) -> str:
+    """Run as so many ranks of the strategy; gives the last line that rank 0 printed."""
     place = Place(strategy, size)
     try:
         ranks = [
@@ -39,7 +56,7 @@ def alone_side_by_side(python: Path, argv: Sequence[str], *, project: Path, cwd:
     """
     whole = [*argv, "--strategy", "single"]
     alone = [_start(python, whole, {}, project, cwd, core) for core in (0, 1)]
-    rates = [_finish([each], 300) for each in alone]
+    rates = [float(_finish([each], 300)) for each in alone]
     return sum(rates) / len(rates)
 
 
@@ -58,7 +75,7 @@ def _start(
     )
 
 
-def _finish(ranks: list[subprocess.Popen[str]], timeout_s: float) -> float:
+def _finish(ranks: list[subprocess.Popen[str]], timeout_s: float) -> str:
     try:
         printed = [rank.communicate(timeout=timeout_s) for rank in ranks]
     finally:
@@ -68,4 +85,4 @@ def _finish(ranks: list[subprocess.Popen[str]], timeout_s: float) -> float:
         if rank.returncode != 0:
             message = f"{rank.args} ended with {rank.returncode}:\n{errors[-3000:]}"
             raise RuntimeError(message)
-    return float(printed[0][0].splitlines()[-1])
+    return printed[0][0].splitlines()[-1]

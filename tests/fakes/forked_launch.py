@@ -47,7 +47,7 @@ def run_launch(
     from jobs.engines.azure_ml import logs, status
 
     # A person's machine asks Azure less often than a test can bear to wait.
-    logs.PERIOD_S = status.FRESH_S = 0.1
+    logs.PERIOD_S = status.FRESH_S = 0.25
     if crash:
         _arm(crash)
     code = main(list(argv))

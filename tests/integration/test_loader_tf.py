@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests import needs
+from tests.busy import HANG_S
 from tests.fakes.hostile_pictures import hostile_pictures
 from trainer.data.synthesize.stripes import make_pictures
 
@@ -53,12 +56,31 @@ def test_batches_come_in_order_whatever_the_number_of_workers(found):
     }
 
 
+def test_our_decoder_gives_pillows_pixels_but_for_rounding(found):
+    pillows, fast = (bytes.fromhex(pixels) for pixels in found["batches"]["pixels"])
+    assert len(fast) == len(pillows) == 5 * 32 * 32 * 3
+    # Pillow rounds a resized pixel in its own way, so equal bytes would be Pillow's.
+    assert max(abs(one - other) for one, other in zip(pillows, fast, strict=True)) == 1
+
+
 def test_pytorch_sees_the_same_pixels_but_for_rounding(found, zygote, folder):
-    ours = bytes.fromhex(found["batches"]["pixels"])
+    pillows, fast = (bytes.fromhex(pixels) for pixels in found["batches"]["pixels"])
     theirs = bytes.fromhex(zygote.run(PYTORCH, str(folder), folder=folder.parent))
-    assert len(ours) == len(theirs) == 5 * 32 * 32 * 3
+    assert len(pillows) == len(theirs) == 5 * 32 * 32 * 3
     # Pillow and PyTorch round a resized pixel in their own ways.
-    assert max(abs(one - other) for one, other in zip(ours, theirs, strict=True)) <= 1
+    assert max(abs(one - other) for one, other in zip(pillows, theirs, strict=True)) == 1
+    assert fast == theirs
+
+
+@pytest.mark.faults
+def test_an_interpreter_that_leaves_batches_on_their_way_ends(folder):
+    program = f"import sys; from pathlib import Path; from {CHECKS} import leave; leave(Path(sys.argv[1]))"
+    argv = [needs.runtime("tensorflow"), "-c", program, folder]
+    environ = {**os.environ, "PYTHONPATH": str(REPO)}
+    done = subprocess.run(
+        argv, env=environ, capture_output=True, text=True, timeout=HANG_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_epoch_goes_on_where_it_was_left(found):

@@ -160,7 +160,7 @@ def test_a_device_that_is_full_is_one_line_with_the_batch(trained, framework):
     assert last_line(said[f"{framework} full"]) == (
         1,
         "error: the GPU's memory does not hold a step of --batch-per-rank 8 "
-        "(hint: a smaller --batch-per-rank)",
+        "(hint: --find-batch tells the largest --batch-per-rank that fits)",
     )
 
 

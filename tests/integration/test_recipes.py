@@ -100,16 +100,6 @@ def test_random_changes_are_the_pictures_own_and_bounded(found):
     assert changed["shapes"] == [[3, 24, 24]]
 
 
-def test_the_largest_batch_is_bisected(found):
-    searched = found["searched"]
-    assert searched["held"] == {"1": None, "2": 2, "3": 3, "37": 37, "64": 64, "1000": 100}
-    assert searched["tried"] == [2, 4, 8, 16, 32, 64, 48, 40, 36, 38, 37]
-    assert searched["told"] == (
-        "the GPU's memory does not hold a step of 2 samples "
-        "(hint: --precision bf16, or a smaller --image-size)"
-    )
-
-
 def test_what_is_beyond_a_gpus_memory_is_said_with_its_batch(found):
     said = "the GPU's memory does not hold"
     batch = "--batch-per-rank 2 (hint: --find-batch tells the largest --batch-per-rank that fits)"

@@ -9,10 +9,3 @@ class TrainingError(Exception):
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message if hint is None else f"{message} (hint: {hint})")
         self.hint = hint
-
-
-def out_of_memory(option: str, number: int, *, hint: str) -> TrainingError:
-    """Give the error for a training whose `option` is too large for the GPU."""
-    flag = f"--{option.replace('_', '-')}"
-    message = f"the GPU's memory does not hold a step of {flag} {number}"
-    return TrainingError(message, hint=hint or f"a smaller {flag}")

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from trainer.common.errors import TrainingError
+from trainer.common.find_batch import largest_batch
 from trainer.common.messages import warn
 from trainer.common.metrics import Metrics
 from trainer.common.options import recipe_of
@@ -25,7 +26,7 @@ from trainer.common.trackers import open_trackers
 from trainer.data.pictures.predicted import find_files, tell_rows
 from trainer.pytorch.average import Average
 from trainer.pytorch.batch_norms import share_batch_norms
-from trainer.pytorch.find_batch import find_batch, memory_told
+from trainer.pytorch.find_batch import holds, memory_told
 from trainer.pytorch.finish import waiter, write_results
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
@@ -193,9 +194,11 @@ class Training(Generic[OptionsT, B]):
         """Say the largest batch of which memory holds a step; weights end as they began."""
         task = self._task
         self._model.train()
-        found = find_batch(
-            lambda number: self._take_step([task.trial(number)] * task.num_parts, 0.0), least=2
-        )
+
+        def step(number: int) -> None:
+            self._take_step([task.trial(number)] * task.num_parts, 0.0)
+
+        found = largest_batch(lambda number: holds(step, number), least=2)
         task.say(f"the largest --{task.batch_option.replace('_', '-')} that fits is {found}")
         task.ranks.run_dir.write_summary({"program": task.program, "largest_batch": found})
 

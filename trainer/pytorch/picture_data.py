@@ -12,7 +12,7 @@ import torch
 
 from trainer.common.options import MAY_CHANGE
 from trainer.data.pictures.corrupt import CorruptPictures
-from trainer.data.pictures.jpeg_crop import open_cropper
+from trainer.data.pictures.jpeg_crop import DecoderName, open_cropper
 from trainer.data.pictures.splits import Pictures, Repeated, open_splits
 from trainer.data.streaming.flow import Flow
 from trainer.data.streaming.source import StreamedPictures
@@ -22,7 +22,6 @@ from trainer.pytorch.loader import DecodingThreads, Loader, Noise, Source, num_w
 from trainer.pytorch.program import TorchOptions
 from trainer.pytorch.strategy import Ranks
 
-DecoderName = Literal["library", "fast"]
 LossName = Literal["ce", "bce"]
 SYNTHETIC, RANDOM = "synthetic", "random"
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from trainer.common.errors import TrainingError
+from trainer.common.find_batch import require_one_gpu
 from trainer.common.metrics import MainFigure
 from trainer.common.position import Position
 from trainer.data.pictures.predicted import Files, Row
@@ -86,9 +87,7 @@ class Task(ABC, Generic[OptionsT, B]):
 
     def require_one_gpu(self) -> None:
         """Raise TrainingError where `--find-batch` would try no GPU, or several."""
-        if self.device.type != "cuda" or self.ranks.world.size > 1:
-            message = "--find-batch tries steps on one GPU"
-            raise TrainingError(message, hint="one rank, and --device cuda")
+        require_one_gpu(self.device.type, self.ranks.world.size)
 
     @abstractmethod
     def prepare(self) -> None:

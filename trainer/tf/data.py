@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from trainer.common.sharding import require_full_batch
 from trainer.data.pictures.corrupt import CorruptPictures
+from trainer.data.pictures.jpeg_crop import open_cropper
 from trainer.data.pictures.splits import open_splits
 from trainer.data.synthesize.folders import default_folder
 from trainer.data.synthesize.stripes import make_pictures
@@ -72,6 +73,7 @@ def open_data(options: Options, ranks: Ranks, device: DeviceName) -> Data:
         size=options.image_size,
         num_workers=options.workers or num_workers(ranks.world, device),
         device=device,
+        cropper=open_cropper() if options.decoder == "fast" else None,
         corrupt=corrupt,
     )
     return Data(

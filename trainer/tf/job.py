@@ -20,6 +20,7 @@ from trainer.common.schedule import Schedule
 from trainer.common.sharding import rank_batches, shard
 from trainer.common.throughput import Throughput
 from trainer.data.pictures.crops import Crop, center_crop, picture_rng, random_crop
+from trainer.data.pictures.jpeg_crop import DecoderName
 from trainer.tf.data import Data, open_data
 from trainer.tf.keeper import Keeper
 from trainer.tf.loader import Reading
@@ -39,6 +40,12 @@ class Options(ResnetOptions, ModelOptions):
 
     strategy: Annotated[StrategyName | None, "how ranks work together", MAY_CHANGE] = None
     xla: Annotated[bool, "let XLA compile the network", MAY_CHANGE] = False
+    find_batch: Annotated[
+        bool, "tell the largest batch of a step that a GPU's memory holds; do not train", MAY_CHANGE
+    ] = False
+    decoder: Annotated[
+        DecoderName, "JPEG decoder: Pillow's, or Trainyard's, compiled here", MAY_CHANGE
+    ] = "library"
     max_corrupt: Annotated[
         int, "corrupt pictures that a rank may meet and skip; 0 skips none", MAY_CHANGE
     ] = 10

@@ -23,6 +23,7 @@ from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.data.pictures.crops import Crop
 from trainer.data.pictures.decoding import decode_rgb
 from trainer.data.pictures.header import CorruptPicture
+from trainer.data.pictures.jpeg_crop import JpegCropper
 from trainer.data.pictures.read_ahead import NUM_AHEAD, announced
 from trainer.data.pictures.splits import Pictures
 from trainer.tf.strategy import DeviceName
@@ -87,7 +88,7 @@ def num_workers(world: World, device: DeviceName) -> int:
 class Loader:
     """Pictures of one split as batches, by way of tf.data, which keeps their order.
 
-    A batch has `batch` places. A corrupt picture is an error, or with `corrupt` it is left out;
+    A batch has `batch` places. `cropper` decodes what it can. A corrupt picture is an error, or with `corrupt` it is left out;
     `is_filled` then repeats another of the batch in its place. Batches go to `device` ahead of their
     steps.
     """
@@ -100,6 +101,7 @@ class Loader:
         size: int,
         num_workers: int,
         device: DeviceName = "cpu",
+        cropper: JpegCropper | None = None,
         corrupt: CorruptPictures | None = None,
         is_filled: bool = False,
     ) -> None:
@@ -108,6 +110,7 @@ class Loader:
         self._size = size
         self._num_workers = num_workers
         self._device = device
+        self._cropper = cropper
         self._corrupt = corrupt
         self._is_filled = is_filled
 
@@ -151,6 +154,19 @@ class Loader:
     def _put(self, target: np.ndarray, index: int, crop_of: CropOf) -> None:
         """Decode one picture, cut the crop out, and write it into `target`, size x size x 3."""
         data = self._pictures.read(index)
+        if not self._put_by_cropper(target, data, index, crop_of):
+            self._put_by_library(target, data, index, crop_of)
+
+    def _put_by_cropper(self, target: np.ndarray, data: bytes, index: int, crop_of: CropOf) -> bool:
+        """Do it in one go where it is a JPEG of the usual kind; gives whether it was."""
+        size = self._cropper.size(data) if self._cropper else None
+        if self._cropper is None or size is None:
+            return False
+        crop, address = crop_of(index, *size), target.ctypes.data
+        return self._cropper.crop(data, crop, side=self._size, address=address)
+
+    def _put_by_library(self, target: np.ndarray, data: bytes, index: int, crop_of: CropOf) -> None:
+        """Do it step by step, by Pillow."""
         picture = decode_rgb(data, self._pictures.name(index))
         crop = crop_of(index, *picture.size)
         # From the crop's own pixels, as torch resizes: `box` would look beyond its edges.

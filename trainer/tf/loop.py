@@ -11,12 +11,13 @@ from typing import Protocol
 import numpy as np
 import tensorflow as tf
 
-from trainer.common.errors import TrainingError, out_of_memory
+from trainer.common.errors import TrainingError
 from trainer.common.messages import say, warn
 from trainer.common.metrics import MainFigure, Metrics
 from trainer.common.position import Position
 from trainer.common.throughput import Throughput
 from trainer.common.trackers import open_trackers
+from trainer.tf.find_batch import beyond_memory, tell_largest_batch
 from trainer.tf.finish import write_results
 from trainer.tf.guard import Guard
 from trainer.tf.job import Build, Job, Options, prepare
@@ -50,7 +51,7 @@ def run(
 ) -> None:
     """Train from where the last checkpoint left off, evaluate after every epoch, write the model.
 
-    Or evaluate or predict only, as the options say. Raises TrainingError for what the user can correct,
+    Or evaluate, predict, or find the largest batch only, as the options say. Raises TrainingError for what the user can correct,
     and Preempted, on all ranks at one step.
     """
     began_s = time.perf_counter()
@@ -59,10 +60,12 @@ def run(
         return
     try:
         job = prepare(program, options, ranks, build=build)
+        if options.find_batch:
+            tell_largest_batch(job)
+            return
         train(job, make, began_s=began_s)
     except tf.errors.ResourceExhaustedError:
-        option = "batch_per_rank"
-        raise out_of_memory(option, options.batch_per_rank, hint="") from None
+        raise beyond_memory(options.batch_per_rank) from None
 
 
 def train(job: Job, make: MakeDriver, *, began_s: float) -> None:

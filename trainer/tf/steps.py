@@ -18,9 +18,20 @@ NUM_SCORES = 4
 
 
 def make_step(job: Job, guard: Guard) -> Callable[[Element], None]:
-    """Make a step for a graph: gradients, their mean over ranks, the update, and the ranks' reports.
+    """Make a step for a graph: learn from a batch, and add up the ranks' reports on it."""
+    learn = make_learning(job)
 
-    XLA compiles the network and with it its gradients; what talks to other ranks stays outside.
+    def step(element: Element) -> None:
+        loss = learn(*job.data.train.batch_of(element))
+        guard.add_up(loss, job.options.batch_per_rank)
+
+    return step
+
+
+def make_learning(job: Job) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """Make what learns from pictures and labels in a graph: gradients, their mean over ranks, the update.
+
+    It gives the mean loss of this rank's pictures. XLA compiles the network and with it its gradients; what talks to other ranks stays outside.
     """
     options, network, optimizer = job.options, job.network, job.optimizer
     weights = [variable.value for variable in network.trainable_variables]
@@ -32,16 +43,15 @@ def make_step(job: Job, guard: Guard) -> Callable[[Element], None]:
         # Regularizers of a network of one's own.
         return tf.add_n([loss, *network.losses]) if network.losses else loss
 
-    def step(element: Element) -> None:
-        images, labels = job.data.train.batch_of(element)
+    def learn(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             loss = mean_loss(images, labels)
             scaled = optimizer.scale_loss(loss)
         gradients = job.ranks.strategy.gradients(tape, scaled, weights)
         optimizer.apply(gradients, network.trainable_variables)
-        guard.add_up(loss, options.batch_per_rank)
+        return loss
 
-    return step
+    return learn
 
 
 def make_score(job: Job) -> Callable[[Element], tf.Tensor]:

@@ -50,14 +50,19 @@ function watchLog(log) {
     if (last) asked.set("last", last);
     const address = `${log.dataset.from}?${asked}`;
     const opened = new EventSource(address);
-    let isInTurn = false;
+    // Of a connection that says before that it ends, nothing is said unless the next one fails, too.
+    let isExpected = false;
     source = opened;
     opened.onopen = () => say("");
     opened.onmessage = (event) => { last = event.lastEventId; add(JSON.parse(event.data)); };
     // The server has as many streams as a browser has connections for; this one comes again.
-    opened.addEventListener("turn", () => { isInTurn = true; });
+    opened.addEventListener("turn", () => { isExpected = true; });
     opened.addEventListener("over", () => { isOver = true; close(); say("all lines are here"); });
-    opened.addEventListener("late", (event) => say(`trying again: ${JSON.parse(event.data)}`));
+    opened.addEventListener("late", (event) => {
+      isExpected = true;
+      say(`trying again: ${JSON.parse(event.data)}`);
+    });
+    opened.addEventListener("found", () => say(""));
     opened.addEventListener("lost", (event) => {
       isOver = true;
       close();
@@ -65,7 +70,8 @@ function watchLog(log) {
     });
     opened.onerror = async () => {
       if (opened.readyState !== EventSource.CLOSED) {
-        if (!isInTurn) say("connecting again");
+        if (!isExpected) say("connecting again");
+        isExpected = false;
         return;
       }
       const why = await whyRefused(address);
@@ -93,9 +99,11 @@ function watchLog(log) {
   if (!document.hidden) open();
 }
 
+const ENDED = "no answer: has `launch ui` ended? Open the address that it prints.";
+
 // An EventSource does not tell an answer's text. A run that is not there has no more lines.
 async function whyRefused(address) {
-  const ended = { text: "no answer: has `launch ui` ended? Open the address that it prints.", isOver: false };
+  const ended = { text: ENDED, isOver: false };
   const stop = new AbortController();
   try {
     const answer = await fetch(address, { signal: stop.signal });
@@ -150,7 +158,7 @@ function drawChart(chart, box, width) {
     series: [{ label: chart.axis }, ...chart.series.map((each, number) => ({
       label: each.name, stroke: () => colourOf(number), width: 2, spanGaps: true,
       dash: DASHES[Math.floor(number / NUM_COLOURS) % DASHES.length],
-      points: { show: each.at.length === 1 },
+      points: { show: (drawn) => drawn.data[0].length === 1 },
     }))],
   }, aligned(chart.series), plot);
 }
@@ -161,6 +169,7 @@ function watchCharts(place) {
   let timer = null;
   let isAsking = false;
   let isWhole = true;
+  const widthOf = () => Math.max(260, place.firstElementChild.clientWidth - 8);
 
   // A chart is asked for and drawn once it comes near to what is seen: hundreds cost nothing before.
   const seen = new IntersectionObserver((entries) => {
@@ -171,7 +180,7 @@ function watchCharts(place) {
   function draw() {
     const begun = performance.now();
     // Asked once, before anything changes: each time later the browser would lay the page out anew.
-    const width = Math.max(260, place.firstElementChild.clientWidth - 8);
+    const width = widthOf();
     for (const found of due) {
       due.delete(found);
       if (found.drawn && found.size === found.chart.series.length) found.drawn.setData(aligned(found.chart.series));
@@ -216,14 +225,17 @@ function watchCharts(place) {
     const answer = await fetch(address, { headers: { accept: "application/json" } }).catch(() => null);
     const told = answer && answer.ok ? await answer.json().catch(() => null) : null;
     isAsking = false;
+    if (!answer) sayTrouble("curves", ENDED);
+    else if (!answer.ok) sayTrouble("curves", answer.status === 403 ? ENDED : await errorIn(answer));
     if (told) {
+      sayTrouble("curves", "");
       update(told.charts);
       if (told.share < 1) place.dataset.read = told.share.toFixed(2);
       else if (place.dataset.read) becomeWhole();
     }
     if (answer && answer.status === 404) return;
     if (told && (told.share < 1 || !isWhole)) timer = setTimeout(askIfSeen, 50);
-    else if ("live" in place.dataset) timer = setTimeout(askIfSeen, CURVES_EVERY_MS);
+    else if (!told || "live" in place.dataset) timer = setTimeout(askIfSeen, CURVES_EVERY_MS);
   }
 
   function askIfSeen() { if (!document.hidden) ask(); }
@@ -234,6 +246,14 @@ function watchCharts(place) {
     showNow();
   }
 
+  // A turned phone, a smaller window.
+  let drawnWidth = place.clientWidth;
+  new ResizeObserver(() => {
+    if (!charts.size || place.clientWidth === drawnWidth) return;
+    drawnWidth = place.clientWidth;
+    const width = widthOf();
+    for (const found of charts.values()) if (found.drawn) found.drawn.setSize({ width, height: found.drawn.height });
+  }).observe(place);
   document.addEventListener("visibilitychange", askIfSeen);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
     for (const found of charts.values()) if (found.drawn) found.drawn.redraw();
@@ -241,19 +261,63 @@ function watchCharts(place) {
   ask();
 }
 
-// Put the state and figures of runs as they are now in place of the old ones; tells whether there are any.
-async function showNow() {
-  const now = document.getElementById("now");
-  const answer = await fetch(now.dataset.from).catch(() => null);
-  if (answer && answer.status === 404) return false;
-  if (answer && answer.ok) {
-    const made = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("now");
-    if (made) now.replaceWith(made);
-    if (made && !("again" in made.dataset)) {
-      for (const place of document.querySelectorAll("[data-live]")) delete place.dataset.live;
-    }
+// What keeps parts of a page from being as they are now, until it is over.
+const troubles = new Map();
+function sayTrouble(part, text) {
+  troubles.set(part, text);
+  const all = [...new Set([...troubles.values()].filter((each) => each))].join(" ");
+  const place = document.getElementById("trouble");
+  if (place.textContent !== all) place.textContent = all;
+}
+
+// The words of an error that a page would show.
+async function errorIn(answer) {
+  const told = await answer.json().catch(() => ({}));
+  return [told.error, told.hint && `hint: ${told.hint}`].filter((each) => each).join("; ");
+}
+
+// Make an element as another one is, node by node: focus, selection and scrolling stay.
+function renew(old, made) {
+  if (old.nodeName !== made.nodeName) { old.replaceWith(made); return; }
+  if (old.nodeType !== Node.ELEMENT_NODE) {
+    if (old.nodeValue !== made.nodeValue) old.nodeValue = made.nodeValue;
+    return;
+  }
+  for (const { name } of [...old.attributes]) if (!made.hasAttribute(name)) old.removeAttribute(name);
+  for (const { name, value } of made.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  const [before, after] = [[...old.childNodes], [...made.childNodes]];
+  after.forEach((each, at) => { if (at < before.length) renew(before[at], each); else old.append(each); });
+  for (const each of before.slice(after.length)) each.remove();
+}
+
+// Make parts of the page as they are now, those of an address; tells whether there is such a page.
+async function renewParts(address, parts) {
+  const answer = await fetch(address).catch(() => null);
+  if (!answer || answer.status === 403) {
+    sayTrouble("now", ENDED);
+    return true;
+  }
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const error = page.querySelector("[role=alert]");
+  sayTrouble("now", error ? error.textContent.trim().replace(/\s+/g, " ") : "");
+  if (error) return answer.status !== 404;
+  for (const part of parts) {
+    const [old, made] = [document.getElementById(part), page.getElementById(part)];
+    if (old && made) renew(old, made);
   }
   return true;
+}
+
+// The state and figures of runs as they are now; of runs that are over the rest of the page, too.
+async function showNow() {
+  const now = document.getElementById("now");
+  const wasOn = "again" in now.dataset;
+  const isThere = await renewParts(now.dataset.from, ["now"]);
+  if (wasOn && !("again" in now.dataset)) {
+    for (const place of document.querySelectorAll("[data-live]")) delete place.dataset.live;
+    await renewParts(location.href, ["actions", "outputs", "tables"]);
+  }
+  return isThere;
 }
 
 // The state of runs that are on, again and again; a page that is not looked at asks for nothing.

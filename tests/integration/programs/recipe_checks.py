@@ -21,7 +21,6 @@ from trainer.common.program import RanksOf
 from trainer.common.rundir import RunDir
 from trainer.common.world import World
 from trainer.pytorch import classifier, own
-from trainer.pytorch.find_batch import find_batch, largest_that_fits
 from trainer.pytorch.guard import require_whole_sums
 from trainer.pytorch.labels import LOSSES, mix
 from trainer.pytorch.loop import run
@@ -132,32 +131,6 @@ def changed() -> object:
         "at_nought": at_nought,
         "shapes": [list(shape) for shape in {tuple(each.shape) for each in found}],
     }
-
-
-def searched() -> object:
-    """What is found of a memory that holds so many samples, and what is said where it is none."""
-    held: dict[str, object] = {}
-    tried: list[int] = []
-
-    def fits(number: int, limit: int) -> bool:
-        if limit == 37:
-            tried.append(number)
-        return number <= limit
-
-    for limit in (1, 2, 3, 37, 64, 1000):
-        held[str(limit)] = largest_that_fits(
-            lambda number, limit=limit: fits(number, limit), least=2, most=100
-        )
-
-    def never(_number: int) -> None:
-        raise torch.OutOfMemoryError
-
-    told = ""
-    try:
-        find_batch(never, least=2)
-    except TrainingError as error:
-        told = str(error)
-    return {"held": held, "tried": tried, "told": told}
 
 
 class Small(nn.Module):
@@ -290,7 +263,7 @@ def torn() -> object:
     return found
 
 
-CHECKS = (torn, lamb, scaled, losses, mixed, votes, networks, changed, searched, beyond_memory)
+CHECKS = (torn, lamb, scaled, losses, mixed, votes, networks, changed, beyond_memory)
 
 
 def main(_argv: Sequence[str]) -> None:

@@ -98,10 +98,10 @@ def test_words_that_name_an_environment_or_a_folder_are_refused(verb, option):
         line(*verb.split(), "x", option, "prod")
 
 
-@pytest.mark.parametrize("run", ["last", "../20261121-120000-abcd", "2026"])
-def test_a_folder_is_named_by_an_id_alone(run):
-    with pytest.raises(Refused, match=f"`{run}` is no id of a run"):
-        line("fetch", run)
+@pytest.mark.parametrize("runs", [["last"], ["../20261121-120000-abcd"], ["2026"], [], ["a", "b"]])
+def test_a_folder_is_named_by_an_id_alone(runs):
+    with pytest.raises(Refused, match=f"`{' '.join(runs)}` is no id of a run"):
+        line("fetch", *runs)
 
 
 def test_the_environment_is_one_that_is_shown():

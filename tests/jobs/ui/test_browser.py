@@ -100,9 +100,16 @@ def test_a_run_that_is_on_is_followed_to_its_end(written, supervised, page, serv
         page.get_by_text(f"live {number}").wait_for()
     write_metrics(written, run, "loss")
     page.wait_for_selector(".chart canvas")
+    buttons = page.locator("#actions button")
+    assert buttons.all_inner_texts() == ["Cancel", "Fetch"]
+    outputs = folder_of(written, run) / "outputs"
+    outputs.mkdir()
+    (outputs / "model.pt").write_bytes(b"weights")
     end(written, run)
     page.locator("#now .completed").wait_for()
     page.get_by_text("all lines are here").wait_for()
+    page.get_by_role("link", name="model.pt").wait_for()
+    assert buttons.all_inner_texts() == ["Run again", "Fetch", "Keep"]
 
 
 def test_runs_are_filtered_compared_and_reached_by_keys(written, page, served):
@@ -142,6 +149,8 @@ def test_a_comparison_of_runs_that_are_on_is_followed_to_their_end(
     page.get_by_role("img", name="train loss by epoch; last").wait_for()
     last = page.locator("#now tbody tr:nth-child(2) td").last
     assert last.inner_text() == "0.5"
+    link = page.get_by_role("link", name=on)
+    link.focus()
     write_metrics(written, on, "loss", num_steps=4)
     page.get_by_role("img", name=f"{on}: 0.25").wait_for()
     page.locator("#now td", has_text="0.25").wait_for()
@@ -149,6 +158,42 @@ def test_a_comparison_of_runs_that_are_on_is_followed_to_their_end(
     page.wait_for_function("() => !document.querySelector('[data-again], [data-live]')")
     states = page.locator("#now .state").all_inner_texts()
     assert states == ["completed", "completed"]
+    # What a person was at is where it was.
+    assert link.evaluate("each => each === document.activeElement")
+
+
+def test_a_comparison_says_what_keeps_it_from_going_on(written, supervised, page, served):
+    run = add_running(written, supervised)
+    write_metrics(written, run, "loss")
+    page.goto(f"{served.origin}/compare?run=file/{run}")
+    page.wait_for_selector(".chart canvas")
+    trouble = page.locator("#trouble")
+    assert trouble.inner_text() == ""
+    record = folder_of(written, run) / "run.json"
+    kept = record.read_text()
+    record.write_text("{")
+    page.get_by_text("is damaged").first.wait_for()
+    record.write_text(kept)
+    page.wait_for_function("() => !document.getElementById('trouble').textContent")
+    served.end()
+    page.locator("#trouble", has_text="has `launch ui` ended?").wait_for()
+    page.problems.clear()
+
+
+def test_charts_are_as_wide_as_a_phone_that_is_turned(written, page, served):
+    run = written.add_run()
+    write_metrics(written, run, "loss")
+    page.goto(f"{served.origin}/runs/file/{run}")
+    page.wait_for_selector(".chart canvas")
+    for width in (390, 800):
+        page.set_viewport_size({"width": width, "height": 700})
+        page.wait_for_function(
+            """() => {
+              const box = document.querySelector(".chart").clientWidth;
+              const drawn = document.querySelector(".chart .uplot").clientWidth;
+              return drawn <= box && drawn > box - 40;
+            }"""
+        )
 
 
 def test_a_person_with_a_keyboard_gets_from_the_list_into_a_run_and_its_log(written, page, served):
@@ -253,7 +298,8 @@ def test_a_server_that_ended_is_named_and_the_next_one_lets_the_browser_in(
     page.get_by_text("connecting again").wait_for()
     again = Served(written.env_file, port=served.port)
     try:
-        page.get_by_text("has `launch ui` ended?").wait_for()
+        for each in ("#told", "#trouble"):
+            page.locator(each, has_text="has `launch ui` ended?").wait_for()
         page.goto(again.address)
         page.wait_for_url("**/runs")
         assert page.locator("#runs tbody tr").count() == 1

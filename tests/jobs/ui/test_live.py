@@ -193,29 +193,55 @@ def test_a_stream_that_cannot_be_read_ends_with_one_event_that_says_why(
     assert ("in fail" in capsys.readouterr().err) == isinstance(error, ValueError)
 
 
-def test_a_store_that_is_gone_is_told_and_its_lines_come_when_it_is_back(
+def test_a_store_that_goes_in_the_midst_of_a_look_is_told_and_each_line_comes_once(
     written, served, monkeypatch
 ):
     from tests.fakes.launching import FakeEngine
 
     run = written.add_run()
-    write_log(written, run, 0, ["one", "two"])
-    watch, num_asked = FakeEngine.watch, []
-
-    def watch_when_it_is_back(self, *place, **how):
-        num_asked.append(1)
-        if len(num_asked) <= 3:
-            raise Unreached("the store cannot be reached")
-        return watch(self, *place, **how)
-
-    monkeypatch.setattr(FakeEngine, "watch", watch_when_it_is_back)
-    monkeypatch.setattr("jobs.ui.live.PAUSE_S", 0.01)
+    texts = [f"line {number}" for number in range(7)]
+    write_log(written, run, 0, texts[:2])
     served.enter()
-    lines, _, text = events_of(served, run)
+    lines, last, _ = events_of(served, run)
+    assert [each[2] for each in lines] == texts[:2]
+    write_log(written, run, 0, texts)
+    watch, times_gone = FakeEngine.watch, []
+
+    def cut_off(look):
+        for number, each in enumerate(look):
+            if number == 4 and len(times_gone) < 3:
+                times_gone.append(number)
+                raise Unreached("the store cannot be reached")
+            yield each
+
+    def watch_what_goes(self, *place, **how):
+        return map(cut_off, watch(self, *place, **how))
+
+    monkeypatch.setattr(FakeEngine, "watch", watch_what_goes)
+    monkeypatch.setattr("jobs.ui.live.PAUSE_S", 0.01)
+    lines, _, text = events_of(served, run, last_id=last)
     late = 'event: late\ndata: "the store cannot be reached"\n\n'
-    assert text.startswith(f"retry: 1000\n\n{3 * late}id: ")
-    assert [each[2] for each in lines] == ["one", "two"]
+    assert text.startswith(f"retry: 1000\n\n{3 * late}event: found\ndata: null\n\nid: ")
+    assert [each[2] for each in lines] == texts[2:]
     assert text.endswith("event: over\ndata: null\n\n")
+
+
+def test_a_page_that_comes_while_the_store_is_gone_comes_again(written, served, monkeypatch):
+    from jobs.ui import live
+
+    def gone(*_):
+        raise Unreached("the store cannot be reached")
+
+    run = written.add_run()
+    served.enter()
+    monkeypatch.setattr(live, "open_run_at", gone)
+    answer = served.ask(f"/runs/file/{run}/lines")
+    # A browser connects again after a stream that ends, and never after another status.
+    assert (answer.status, answer.headers["content-type"].partition(";")[0]) == (
+        200,
+        "text/event-stream",
+    )
+    assert answer.text == ('retry: 2000\n\nevent: late\ndata: "the store cannot be reached"\n\n')
 
 
 def test_what_an_id_of_a_page_names_is_where_its_stream_begins(written, served):

@@ -6,6 +6,7 @@ import json
 import math
 import os
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -58,7 +59,12 @@ class Filled(Stacks):
                 {"part": "uv", "health": "ok", "found": text, "mend": None} for text in self.texts
             ],
             "jobs": [
-                {"name": "a", "description": text, "launcher": "none", "needs": []}
+                {
+                    "name": text,
+                    "description": text,
+                    "launcher": text,
+                    "needs": [{"is_there": False, "commands": [[text, text]]}],
+                }
                 for text in self.texts
             ],
         }
@@ -208,9 +214,13 @@ def test_nothing_that_others_wrote_into_tables_is_obeyed(chromium, filled, each_
         ports.add(f"127.0.0.1:{served.port}")
         page.goto(served.address)
         page.wait_for_url("**/runs")
-        for path in PAGES[:-2]:
+        asked = "&".join(f"word={quote(text)}" for text in texts)
+        typed = [f"/runs?name={quote(texts[0])}", f"/act?place=local&word=run&{asked}"]
+        refused = f"/act?{asked}"
+        for path in (*PAGES, *typed, refused):
             answer = page.goto(f"{served.origin}{path}")
-            assert answer.status == 200, (path, texts)
+            is_whole = path not in (PAGES[-1], refused)
+            assert (answer.status == 200) == is_whole, (path, texts)
             assert page.evaluate("document.querySelectorAll('script').length") == 1
             assert (
                 page.evaluate("document.querySelectorAll('iframe, object, embed, svg').length") == 0

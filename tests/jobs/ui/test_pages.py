@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import os
 import threading
+from concurrent.futures import wait
 from html.parser import HTMLParser
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
+from jobs.contracts.spec import RunHandle
 from jobs.ui import one_run, reading
 from jobs.ui.curves import Curves
 from jobs.ui.doing import Doings
 from jobs.ui.pages import PAGE_SIZE, Pages
-from jobs.ui.reading import Late, Reading, Told, alike
+from jobs.ui.reading import Late, Reading, Told, _Asked, alike
 from tests.fakes.launching import FakeEngine
 
 
@@ -251,12 +254,17 @@ def test_a_stack_that_does_not_answer_keeps_few_threads(monkeypatch):
         is_there.wait(30)
         return Told(place="dev", value="late")
 
-    late = Late(patience_s=0.01)
+    late = Late(patience_s=0.01, patience_of_one_s=0.01)
     here = {("local", "ls"): lambda: Told(place="local", value="here")}
-    for number in range(5):
-        told = late.ask({("dev", "ls", str(number)): hang} | here)
-        assert told[0].error.message == "`dev` has not answered yet"
-        assert told[1].value == "here"
+    for others in (here, {}):
+        for number in range(4):
+            told = late.ask({("dev", "ls", str(number)): hang} | others)
+            assert told[0].error.message == (
+                "`dev` has not answered yet"
+                if number < 2
+                else "2 questions wait for `dev`; this one was not asked"
+            )
+            assert [each.value for each in told[1:]] == ["here"] * len(others)
     assert len(num_asked) == 2
     is_there.set()
     while (told := late.ask({("dev", "ls", "4"): hang})[0]).error:
@@ -264,15 +272,34 @@ def test_a_stack_that_does_not_answer_keeps_few_threads(monkeypatch):
     assert told.value == "late"
 
 
+def test_an_answer_that_two_pages_waited_for_takes_no_later_question_with_it():
+    is_there = threading.Event()
+    late = Late(patience_of_one_s=0.01)
+    slow = {("dev", "ls"): lambda: is_there.wait(30) and Told(place="dev", value="first")}
+    assert late.ask(slow)[0].error
+    first = late._asked["dev", "ls"]
+    is_there.set()
+    first.answer.result(30)
+    again = _Asked()  # by a third page, once the second had taken the answer
+
+    def wait_and_ask_again(answers, _):
+        late._asked["dev", "ls"] = again
+        return wait(answers)
+
+    with patch.object(reading, "wait", wait_and_ask_again):
+        assert late.ask(slow)[0].value == "first"
+    assert late._asked == {("dev", "ls"): again}
+
+
 def test_a_late_answer_that_grew_old_is_asked_for_again(monkeypatch):
     is_there = threading.Event()
-    late = Late(patience_s=0.01)
+    late = Late(patience_of_one_s=0.01)
     slow = {("dev", "ls"): lambda: is_there.wait(30) and Told(place="dev", value="old")}
     assert late.ask(slow)[0].error
     is_there.set()
     assert late._asked["dev", "ls"].answer.result(30).value == "old"
     monkeypatch.setattr(reading, "KEPT_S", -1.0)
-    late._patience_s = 30
+    late._patience_of_one_s = 30
     assert late.ask({("dev", "ls"): lambda: Told(place="dev", value="new")})[0].value == "new"
 
 
@@ -371,10 +398,10 @@ def test_of_very_many_outputs_the_first_are_shown(launching, pages, monkeypatch)
         (outputs / folder).mkdir(parents=True)
         for number in range(4):
             (outputs / folder / f"{number}.txt").write_text("")
-    told = {"id": run, "run_dir": str(folder_of(launching, run))}
+    run_dir = str(folder_of(launching, run))
 
     def names():
-        found = one_run.outputs_of(told, "")
+        found = one_run.outputs_of(run, run_dir, "")
         return [each["name"] for each in found["files"]], found["is_all"]
 
     every = [f"{folder}/{number}.txt" for folder in "ab" for number in range(4)]
@@ -398,8 +425,10 @@ def test_outputs_that_vanish_while_they_are_listed_are_passed_over(launching, mo
         return is_inside(path, folder)
 
     monkeypatch.setattr(one_run, "_is_inside", vanishing)
-    told = {"id": run, "run_dir": str(folder_of(launching, run))}
-    assert [each["name"] for each in one_run.outputs_of(told, "")["files"]] == ["kept"]
+    told = RunHandle(id=run, engine="local", run_dir=str(folder_of(launching, run)))
+    assert [each["name"] for each in one_run.outputs_of(told.id, told.run_dir, "")["files"]] == [
+        "kept"
+    ]
     with pytest.raises(NotFound, match="no output"):
         one_run.file_of(told, "gone")
     with pytest.raises(NotFound, match="no output"):

@@ -1,7 +1,7 @@
 """Cuts rectangles out of JPEGs and resizes them in C, which each machine compiles once.
 
 It does with a picture what decoding, cropping and antialiased resizing do one after the other, and
-gives the bytes that torchvision and PyTorch give, in less time (docs/adr/0024). It is used where
+gives the bytes that torchvision and PyTorch give, in less time (docs/adr/0012). It is used where
 `--decoder fast` asks for it; pictures that it refuses are left to the library's decoder.
 """
 
@@ -17,9 +17,13 @@ import stat
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Literal
 
 from trainer.common.errors import TrainingError
 from trainer.data.pictures.crops import Crop
+
+# Who decodes JPEGs: the framework's own library, or the program below.
+DecoderName = Literal["library", "fast"]
 
 SOURCE = Path(__file__).parents[1] / "native" / "jpeg_crop.c"
 # Instructions that the source is written for, as gcc and clang name them and as Linux does.

@@ -1,0 +1,46 @@
+"""Finds the largest batch of which a device's memory holds a step, by bisection (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from trainer.common.errors import TrainingError
+
+# No GPU holds more pictures of a size that networks take.
+MOST = 1 << 14
+
+
+def largest_that_fits(fits: Callable[[int], bool], *, least: int, most: int = MOST) -> int | None:
+    """Give the largest number from `least` to `most` that fits; None where not even the least does.
+
+    Doubles until one does not fit, then halves what lies between; what fits also does smaller.
+    """
+    if not fits(least):
+        return None
+    fitting, number = least, 2 * least
+    while number <= most and fits(number):
+        fitting, number = number, 2 * number
+    beyond = min(number, most + 1)
+    while beyond - fitting > 1:
+        middle = (fitting + beyond) // 2
+        if fits(middle):
+            fitting = middle
+        else:
+            beyond = middle
+    return fitting
+
+
+def largest_batch(fits: Callable[[int], bool], *, least: int) -> int:
+    """Give the most samples of which memory holds a step; raises TrainingError below `least`."""
+    found = largest_that_fits(fits, least=least)
+    if found is None:
+        message = f"the GPU's memory does not hold a step of {least} samples"
+        raise TrainingError(message, hint="--precision bf16, or a smaller --image-size")
+    return found
+
+
+def require_one_gpu(device: str, world_size: int) -> None:
+    """Raise TrainingError where `--find-batch` would try no GPU, or several."""
+    if device != "cuda" or world_size > 1:
+        message = "--find-batch tries steps on one GPU"
+        raise TrainingError(message, hint="one rank, and --device cuda")
