@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +12,7 @@ from tests.fakes.torch_ranks import Strategy, Zygote, start_gang
 
 REPO = Path(__file__).parents[2]
 CHECKS = "tests.integration.programs.picture_checks"
+CALLS = "tests.integration.programs.calls"
 # Beside other tests a run of seconds may take minutes.
 RUN_TIMEOUT_S = 420
 
@@ -69,19 +68,42 @@ def read_run(folder: Path) -> Trained:
     )
 
 
-def say_mistakes(
-    python: Path, folder: Path, cases: Sequence[tuple[str, Sequence[str]]]
-) -> list[tuple[int, str]]:
-    """Call programs with these arguments, in one process; gives exit codes and last lines."""
-    (folder / "cases.json").write_text(json.dumps(cases))
-    done = subprocess.run(
-        [str(python), "-m", CHECKS, str(folder), "mistakes"],
-        env={**os.environ, "PYTHONPATH": str(REPO), "CUDA_VISIBLE_DEVICES": ""},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])["mistakes"]
-    return [(code, line) for code, line in found]
+@dataclass(frozen=True)
+class Said:
+    """The exit code of a program that was called, and what it said."""
+
+    code: int
+    out: str
+    errors: str
+
+    @property
+    def last_error(self) -> str:
+        """The last line on stderr."""
+        return self.errors.splitlines()[-1]
+
+
+def call(
+    zygote: Zygote,
+    folder: Path,
+    module: str,
+    *cases: Sequence[str],
+    env: Mapping[str, str] | None = None,
+) -> list[Said]:
+    """Call a program with each of these arguments, in one process in the folder."""
+    return call_each(zygote, folder, [(module, each, {}) for each in cases], env=env)
+
+
+def call_each(
+    zygote: Zygote,
+    folder: Path,
+    cases: Sequence[tuple[str, Sequence[str], Mapping[str, str]]],
+    *,
+    env: Mapping[str, str] | None = None,
+) -> list[Said]:
+    """Call programs with these arguments and variables, in one process in the folder."""
+    file = folder / "calls.json"
+    file.write_text(json.dumps(cases))
+    given = {"CUDA_VISIBLE_DEVICES": "", **(env or {})}
+    printed = zygote.run(CALLS, str(file), folder=folder, env=given)
+    file.unlink()
+    return [Said(*each) for each in json.loads(printed.splitlines()[-1])]

@@ -27,6 +27,8 @@ from tests.ports import free_port
 REPO = Path(__file__).parents[2]
 ZYGOTE = REPO / "tests" / "faults" / "programs" / "torch_zygote.py"
 Strategy = Literal["ddp", "horovod", "single"]
+# Beside other tests a program of seconds may take minutes.
+ALONE_S = 420.0
 LAUNCHERS: dict[Strategy, Launcher] = {"ddp": "torch", "horovod": "horovod", "single": "none"}
 
 
@@ -57,15 +59,36 @@ class Zygote:
         self._reader.start()
         self._wait(lambda: self._is_ready, 120)
 
-    def fork(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: Path) -> int:
+    def fork(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: Path,
+        log: Path,
+        errors: Path | None = None,
+    ) -> int:
         """Start a rank; gives its pid."""
         order = {"argv": [*argv], "env": {**env}, "cwd": str(cwd), "log": str(log)}
+        if errors is not None:
+            order["errors"] = str(errors)
         number = len(self._pids)
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(order).encode() + b"\n")
         self._process.stdin.flush()
         self._wait(lambda: len(self._pids) > number, 30)
         return self._pids[number]
+
+    def run(self, *argv: str, folder: Path, env: Mapping[str, str] | None = None) -> str:
+        """Run `MODULE.main` alone in a folder to its good end; gives what it printed."""
+        number = len(self._pids)
+        log, errors = (self._folder / f"{name}-{number}.txt" for name in ("printed", "errors"))
+        pid = self.fork(argv, env=env or {}, cwd=folder, log=log, errors=errors)
+        bound = Bound(ALONE_S)
+        while not self.wait([pid], 1):
+            bound.check(log.read_text)
+        assert self.code(pid) == 0, errors.read_text()
+        return log.read_text()
 
     def code(self, pid: int) -> int | None:
         """The exit code of a rank, negative for a signal; None while it lives."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +24,8 @@ _FORKS.set_forkserver_preload(
     [
         "tests.fakes.forked_launch",
         *(f"jobs.commands.{verb}" for verb in ("cluster", "data", "env", "ls", "run", "wait")),
-        *("jobs.commands.plan", "jobs.commands.planning", "jobs.launching.start"),
+        *(f"jobs.commands.{verb}" for verb in ("import", "plan", "planning", "rerun", "show")),
+        *("jobs.engines.local.engine", "jobs.launching.start"),
         *("jobs.launching.shared_runs", "jobs.launching.foresee", "jobs.launching.known_runs"),
         *("jobs.blobs.download", "jobs.blobs.upload", "jobs.runs.logs", "jobs.runs.ending"),
         *("jobs.stacks.read", "jobs.stacks.prices", "jobs.stacks.cost", "yaml"),
@@ -74,7 +77,30 @@ def begin_launch(
     argv: Sequence[str], *, environ: Mapping[str, str], folder: Path, crash: Crash = ""
 ) -> Typing:
     """Type `launch ARGV` in a folder, where its output goes to; only one at a time there."""
-    streams = folder / "stdout", folder / "stderr"
+    return _begin(argv, environ=environ, folder=folder, place=folder, crash=crash)
+
+
+def launch(
+    folder: Path, *words: str | Path, environ: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Type `launch WORDS` in a folder and wait for its end."""
+    argv = [str(word) for word in words]
+    given = os.environ if environ is None else environ
+    with tempfile.TemporaryDirectory() as place:
+        typed = _begin(argv, environ=given, folder=folder, place=Path(place)).end()
+    assert typed.code is not None, (argv, typed)
+    return subprocess.CompletedProcess(argv, typed.code, typed.out, typed.err)
+
+
+def _begin(
+    argv: Sequence[str],
+    *,
+    environ: Mapping[str, str],
+    folder: Path,
+    place: Path,
+    crash: Crash = "",
+) -> Typing:
+    streams = place / "stdout", place / "stderr"
     for each in streams:
         each.write_text("")
     out, err = map(str, streams)

@@ -9,6 +9,14 @@ import pytest
 
 from tests import needs
 from tests.fakes.gangs import Gangs
+from tests.fakes.launched_store import Store, launched_store
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A local stack's store that all tests of a process share: names of data sets are a test's own."""
+    with launched_store(tmp_path_factory.mktemp("store")) as made:
+        yield made
 
 
 @pytest.fixture

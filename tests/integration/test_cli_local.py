@@ -14,6 +14,7 @@ import pytest
 
 from tests import needs
 from tests.busy import HANG_S, Bound
+from tests.fakes import typed_launch
 from tests.fakes.gangs import make_environment
 
 LAUNCH = Path(sys.executable).with_name("launch")
@@ -60,15 +61,8 @@ class Shell:
 
     def launch(self, *words, **variables):
         """Type a command and wait for its end."""
-        return subprocess.run(
-            self.words(*words),
-            cwd=self.folder,
-            env={**os.environ, **variables},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        environ = {**os.environ, **variables}
+        return typed_launch.launch(self.folder, *words, "--env", "env.json", environ=environ)
 
     def open(self, *words, **options):
         """Type a command and let it go on."""

@@ -8,12 +8,8 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -25,42 +21,18 @@ from azure.storage.blob.aio import BlobClient as AsyncBlobClient
 from infra.local import azurite_server
 from jobs.blobs.store import BLOCK_BYTES, open_data_store
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.contracts.spec import Environment, Storage
-from tests import needs, seeds
-from tests.fakes.azurite import azurite
+from jobs.contracts.spec import Storage
+from tests import seeds
 from tests.fakes.gangs import make_environment
+from tests.fakes.launched_store import Store
 from tests.fakes.local_server import name_server
 from tests.fakes.own_stack import lay_own_stack
+from tests.fakes.typed_launch import launch
 from tests.faults.transfer_campaign import outgoing
 from tests.folders import make_folder, read_folder
 from tests.ports import free_port
 
 REPO = Path(__file__).parents[2]
-
-
-@dataclass(frozen=True)
-class Store:
-    """One Azurite and the environment that names it."""
-
-    folder: Path
-    environment: Environment
-    env_file: Path
-
-    def launch(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        program = [sys.executable, "-m", "jobs.cli", *arguments]
-        return subprocess.run(
-            [*program, "--env", str(self.env_file)],
-            cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    def json(self, *arguments: str):
-        done = self.launch(*arguments, "--json")
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
 
 
 def store_at(folder: Path, port: int) -> Store:
@@ -75,16 +47,6 @@ def store_at(folder: Path, port: int) -> Store:
     )
     (folder / "environment.json").write_bytes(msgspec.json.encode(environment))
     return Store(folder, environment, folder / "environment.json")
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory) -> Iterator[Store]:
-    folder = tmp_path_factory.mktemp("store")
-    with azurite(folder) as environment:
-        (folder / "environment.json").write_bytes(msgspec.json.encode(environment))
-        # A store that died is started again where it is that of the project's own stack.
-        lay_own_stack(folder, msgspec.to_builtins(environment), needs.tools_of_set_up())
-        yield Store(folder, environment, folder / "environment.json")
 
 
 def test_a_folder_goes_up_and_comes_back_equal(store, tmp_path):
@@ -339,22 +301,12 @@ def test_what_a_store_answers_is_said_in_our_words(tmp_path, status, code, messa
 
 
 def test_prepare_writes_a_folder_that_push_takes(store, tmp_path):
-    program = [sys.executable, "-m", "jobs.cli", "data", "prepare"]
-    prepared = subprocess.run(
-        [*program, "digits", "--to", str(tmp_path / "digits"), "--json"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = ("data", "prepare")
+    prepared = launch(tmp_path, *words, "digits", "--to", str(tmp_path / "digits"), "--json")
     assert prepared.returncode == 0, prepared.stderr
     event = json.loads(prepared.stdout.splitlines()[-1])
     assert (event["train"], event["test"], event["changed"]) == (1442, 355, True)
     assert store.json("data", "push", event["folder"], "digits")["files"] == 4
-    refused = subprocess.run(
-        [*program, "cifar", "--to", str(tmp_path / "x")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    refused = launch(tmp_path, *words, "cifar", "--to", str(tmp_path / "x"))
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "error: argument NAME: invalid choice: 'cifar'" in refused.stderr

@@ -1,4 +1,4 @@
-"""From ImageNet's archives to training on it: every step on the local stack, in all three modes.
+"""From ImageNet's archives to training on it: every step on the local stack.
 
     archives -> prepare -> pack -> push -> register -> ResNet-50 on two ranks
 
@@ -22,12 +22,13 @@ from infra.local import azurite_server
 from jobs.images.runtimes import PROJECT
 from tests import needs
 from tests.fakes.ilsvrc import write_archives
-from tests.fakes.picture_runs import Trained, read_run
+from tests.fakes.picture_runs import Trained, read_run, train
 from tests.folders import read_folder
 from tests.integration.local_stack.conftest import LocalProject, fresh_project
 from tests.ports import free_port
 from trainer.data.synthesize.stripes import make_pictures
 
+MODULE = "trainer.pytorch.resnet50"
 NUM_CLASSES, TRAIN_EACH, NUM_VAL = 2, 6, 5
 JOB = """
 name: resnet50-{mode}
@@ -150,12 +151,17 @@ def run(stored: Stored, dataset: str, mode: str) -> Run:
 
 
 @pytest.fixture(scope="module")
-def runs(stored) -> dict[str, Run]:
-    """One run in each mode; the streamed one reads what was registered in its place."""
+def streamed(stored) -> Run:
+    """A run that reads what was registered in its place."""
+    return run(stored, "photos@1", "stream")
+
+
+@pytest.fixture(scope="module")
+def fetched(stored) -> dict[str, Run]:
+    """A run in each of the other modes."""
     return {
         "mount": run(stored, "imagenet@1", "mount"),
         "download": run(stored, "imagenet", "download"),
-        "stream": run(stored, "photos@1", "stream"),
     }
 
 
@@ -169,47 +175,66 @@ def test_the_dataset_is_packed_pushed_and_registered(stored):
     assert [stored.registered[key] for key in facts] == [stored.pushed[key] for key in facts]
 
 
-def test_all_modes_train_the_same_network_to_the_bit(runs):
-    losses = {mode: run.trained.curve("train", "loss") for mode, run in runs.items()}
-    assert [step for step, _ in losses["mount"]] == [1, 2]
-    assert losses["download"] == losses["mount"]
-    assert losses["stream"] == losses["mount"]
-    facts = ("world_size", "train_images", "val_images", "val_top1", "weights_sha256")
-    summaries = [[run.trained.summary[key] for key in facts] for run in runs.values()]
+FACTS = ("world_size", "train_images", "val_images", "val_top1", "weights_sha256")
+
+
+def test_a_stream_trains_the_network_of_the_folder_to_the_bit(streamed, stored, zygote, tmp_path):
+    """By the arguments of the job file, on the folder that was packed."""
+    arguments = ("--epochs", "1", "--warmup-epochs", "0", "--batch-per-rank", "3")
+    arguments += ("--image-size", "32", "--log-every", "1", "--data", str(stored.packed))
+    by_folder = train(zygote, MODULE, *arguments, folder=tmp_path / "run", size=2)
+    losses = streamed.trained.curve("train", "loss")
+    assert [step for step, _ in losses] == [1, 2]
+    assert losses == by_folder.curve("train", "loss")
+    summaries = [[each.summary[key] for key in FACTS] for each in (streamed.trained, by_folder)]
     assert summaries[0][:3] == [2, 12, 5]
-    assert summaries[1:] == summaries[:1] * 2
+    assert summaries[1] == summaries[0]
 
 
-def test_the_record_says_which_content_was_trained_on(runs, stored):
-    digest = stored.pushed["digest"]
-    found = {
-        mode: (given["dataset"]["name"], given["dataset"]["version"], given["dataset"]["digest"])
-        for mode, run in runs.items()
-        for given in [run.record["plan"]["spec"]["inputs"]["imagenet"]]
-        if given["mode"] == mode
-    }
-    assert found == {
-        "mount": ("imagenet", 1, digest),
-        "download": ("imagenet", 1, digest),
-        "stream": ("photos", 1, digest),
-    }
+def dataset_of(run: Run) -> tuple[str, str, int, str]:
+    """Mode, name, version and digest of what the record says that a run was trained on."""
+    given = run.record["plan"]["spec"]["inputs"]["imagenet"]
+    dataset = given["dataset"]
+    return given["mode"], dataset["name"], dataset["version"], dataset["digest"]
 
 
-def test_what_was_streamed_was_never_downloaded_and_is_kept_in_blocks(runs, stored):
+def test_the_record_says_which_content_was_trained_on(streamed, stored):
+    assert dataset_of(streamed) == ("stream", "photos", 1, stored.pushed["digest"])
+
+
+@pytest.mark.faults
+def test_all_modes_train_the_same_network_to_the_bit_and_their_records_say_on_what(
+    streamed, fetched, stored
+):
+    for mode, run in fetched.items():
+        assert run.trained.curve("train", "loss") == streamed.trained.curve("train", "loss")
+        summaries = [[each.trained.summary[key] for key in FACTS] for each in (run, streamed)]
+        assert summaries[0] == summaries[1]
+        assert dataset_of(run) == (mode, "imagenet", 1, stored.pushed["digest"])
+    kept = stored.project.workspace / "inputs" / stored.pushed["digest"]
+    assert {file.name for file in kept.rglob("*.tar")} == shards_of(stored)
+
+
+def shards_of(stored: Stored) -> set[str]:
+    """Names of the shards that were pushed."""
+    return {file.name for file in stored.packed.rglob("*.tar")}
+
+
+def test_what_was_streamed_was_never_downloaded_and_is_kept_in_blocks(streamed, stored):
     workspace = stored.project.workspace
-    whole = {file.name for file in (workspace / "inputs" / stored.pushed["digest"]).rglob("*.tar")}
-    assert "train-000000.tar" in whole
     kept = workspace / "inputs" / f"{stored.pushed['digest']}.stream"
+    assert kept.is_dir()
     assert list(kept.rglob("*.tar")) == []
+    assert "train-000000.tar" in shards_of(stored)
     blocks = [file.name for file in (workspace / "cache").glob("*/*")]
-    assert len(blocks) == len(whole)
+    assert len(blocks) == len([*stored.packed.rglob("*.tar")])
 
 
-def test_nothing_of_the_run_lets_anybody_into_the_store(runs, stored):
-    inputs = runs["stream"].folder / "inputs"
+def test_nothing_of_the_run_lets_anybody_into_the_store(streamed):
+    inputs = streamed.folder / "inputs"
     assert stat.S_IMODE(inputs.stat().st_mode) == 0o700
     assert sorted(file.name for file in inputs.iterdir()) == ["imagenet", "imagenet.stream.json"]
-    for file in runs["stream"].folder.rglob("*"):
+    for file in streamed.folder.rglob("*"):
         if file.is_file():
             assert b"sig=" not in file.read_bytes(), file
 

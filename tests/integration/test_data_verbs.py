@@ -11,12 +11,9 @@ import pytest
 from jobs.blobs.store import open_data_store
 from tests import seeds
 from tests.busy import wait_until
+from tests.fakes.launched_store import Store
 from tests.folders import make_folder, read_folder
-from tests.integration.test_data_store import Store
-from tests.integration.test_data_store import store as azurite
 from tests.odd_names import FINE
-
-store = azurite
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,11 +14,10 @@ import pytest
 
 from jobs.images.runtimes import PROJECT
 from tests import needs
+from tests.fakes import typed_launch
 from tests.fakes.gangs import make_environment
 
 EXAMPLES = PROJECT / "examples"
-LAUNCH = Path(sys.executable).with_name("launch")
-TIMEOUT_S = 400
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,15 +68,8 @@ def require(image: str) -> None:
 
 def launch(environment: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Type a command in the example's folder."""
-    return subprocess.run(
-        [LAUNCH, *words, "--env", environment],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
+    environ = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return typed_launch.launch(folder, *words, "--env", environment, environ=environ)
 
 
 def run(environment: Path, name: str, *words: str, num_ranks: int) -> tuple[Path, float]:

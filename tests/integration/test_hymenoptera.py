@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
-from tests import needs
-from tests.fakes.picture_runs import Trained, say_mistakes, train
+from tests.fakes.picture_runs import Trained, call, train
+from tests.fakes.safetensors_files import read_tensors
 from trainer.data.synthesize.stripes import INSECTS, make_pictures
 
 MODULE = "trainer.pytorch.hymenoptera"
 SMALL = ("--image-size", "64")
-
-
-@pytest.fixture(scope="module")
-def python() -> Path:
-    return needs.runtime("pytorch")
 
 
 @pytest.fixture(scope="module")
@@ -28,16 +22,6 @@ def insects(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("data") / "insects"
     make_pictures(folder, num_classes=2, num_train=100, num_val=25, size=96, seed=2, names=INSECTS)
     return folder
-
-
-def read_tensors(path: Path) -> dict[str, bytes]:
-    """The bytes of each tensor in a safetensors file."""
-    data = path.read_bytes()
-    start = 8 + int.from_bytes(data[:8], "little")
-    header = json.loads(data[8:start])
-    header.pop("__metadata__", None)
-    places = {name: entry["data_offsets"] for name, entry in header.items()}
-    return {name: data[start + begin : start + end] for name, (begin, end) in places.items()}
 
 
 SCRATCH = ("--weights", "none")
@@ -85,20 +69,20 @@ class TestHead:
         changed = {key for key, value in files[0].items() if files[1][key] != value}
         assert changed == {"fc.weight", "fc.bias"}
 
-    def test_another_learning_rate_is_refused(self, on_two_ranks, python, insects, tmp_path):
+    def test_another_learning_rate_is_refused(self, on_two_ranks, zygote, insects, tmp_path):
         kept = str(on_two_ranks.folder / "checkpoints")
         arguments = ["--data", str(insects), *HEAD, "--batch-per-rank", "12", "--lr", "5"]
         arguments += ["--device", "cpu", "--checkpoint-dir", kept]
-        ((code, said),) = say_mistakes(python, tmp_path, [(MODULE, arguments)])
-        assert code == 1
-        assert "is of another training: lr 4.0 there, 5.0 now (hint: " in said
+        (said,) = call(zygote, tmp_path, MODULE, arguments)
+        assert said.code == 1
+        assert "is of another training: lr 4.0 there, 5.0 now (hint: " in said.last_error
 
     def test_the_heads_average_is_evaluated_and_kept_and_its_steps_are_profiled(
         self, zygote, insects, tmp_path
     ):
         """Four steps, fewer than a warm-up: there are two to profile all the same."""
-        few = ("--data", str(insects), *SCRATCH, "--batch-per-rank", "50", "--epochs", "2", *SMALL)
-        few += ("--log-every", "1", "--lr", "4")
+        few = ("--data", str(insects), *SCRATCH, "--batch-per-rank", "50", "--epochs", "2")
+        few += ("--log-every", "1", "--lr", "4", "--image-size", "32")
         plain = train(zygote, MODULE, *few, folder=tmp_path / "plain")
         more = ("--ema", "0.5", "--profile", "2")
         mean = train(zygote, MODULE, *few, *more, folder=tmp_path / "mean")
@@ -168,7 +152,7 @@ class TestAll:
         assert again.summary["val_loss"] == pytest.approx(begun.summary["val_loss"], rel=1e-3)
 
 
-def test_a_mistake_is_one_line_that_says_what_to_do(python, insects, tmp_path):
+def test_a_mistake_is_one_line_that_says_what_to_do(zygote, insects, tmp_path):
     other = shutil.copytree(insects, tmp_path / "other")
     (other / "mine.safetensors").touch()
     resnet = tmp_path / "other.safetensors"
@@ -206,6 +190,6 @@ def test_a_mistake_is_one_line_that_says_what_to_do(python, insects, tmp_path):
         (["--mixup", "0.2"], 2, "--mixup and --cutmix mix pictures, and --train head learns from"),
         (["--num-images", "1"], 2, "--num-images must be 2 or more, not 1"),
     ]
-    found = say_mistakes(python, tmp_path, [(MODULE, arguments) for arguments, _, _ in cases])
-    for (arguments, code, message), (found_code, line) in zip(cases, found, strict=True):
-        assert (found_code, message in line) == (code, True), (arguments, line)
+    found = call(zygote, tmp_path, MODULE, *(arguments for arguments, _, _ in cases))
+    for (arguments, code, message), said in zip(cases, found, strict=True):
+        assert (said.code, message in said.last_error) == (code, True), (arguments, said)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,11 +12,9 @@ import pytest
 
 from tests import needs
 from tests.fakes.gangs import make_cluster
-from tests.integration.test_data_store import Store
-from tests.integration.test_data_store import store as azurite
+from tests.fakes.launched_store import Store
+from tests.fakes.typed_launch import launch
 
-store = azurite
-LAUNCH = Path(sys.executable).with_name("launch")
 SCHEMA = "https://raw.githubusercontent.com/Azure/BatchAI/master/schemas/2018-05-01/job.json"
 
 
@@ -30,12 +26,6 @@ def two_nodes(store: Store) -> Store:
     file = store.folder / "two-nodes.json"
     file.write_bytes(msgspec.json.encode(environment))
     return replace(store, environment=environment, env_file=file)
-
-
-def launch(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(LAUNCH), *words], cwd=folder, capture_output=True, text=True, timeout=300, check=False
-    )
 
 
 def import_job(folder: Path, document: dict[str, object], *words: str) -> None:

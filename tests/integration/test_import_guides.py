@@ -8,12 +8,11 @@ import pytest
 from PIL import Image
 
 from tests import needs
-from tests.integration.test_data_store import Store
-from tests.integration.test_data_store import store as azurite
+from tests.fakes.launched_store import Store
 from tests.integration.test_import import import_job, run, stub_programs
 from tests.integration.test_import import two_nodes as two
 
-store, two_nodes = azurite, two
+two_nodes = two
 SHARES = "https://<AZURE_BATCHAI_STORAGE_ACCOUNT>.file.core.windows.net"
 # The guides' own scripts lie elsewhere and bring their data from the internet; these take the same arguments.
 MNIST_JOB = {

@@ -3,37 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests import needs
 from tests.fakes.hostile_pictures import hostile_pictures
 from trainer.data.synthesize.stripes import make_pictures
 
-REPO = Path(__file__).parents[2]
-CHECKS = REPO / "tests" / "integration" / "programs" / "picture_checks.py"
+CHECKS = "tests.integration.programs.picture_checks"
 WHAT = ("crops", "batches", "decoders", "formats", "broken", "corrupt")
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory) -> dict[str, Any]:
+def found(zygote, tmp_path_factory) -> dict[str, Any]:
     """What the checks found in the runtime."""
-    python = needs.runtime("pytorch")
     folder = tmp_path_factory.mktemp("pictures") / "set"
     make_pictures(folder, num_classes=2, num_train=6, num_val=2, size=90, seed=3)
-    done = subprocess.run(
-        [str(python), str(CHECKS), str(folder), *WHAT],
-        env={**os.environ, "PYTHONPATH": str(REPO), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(zygote.run(CHECKS, "check", str(folder), *WHAT, folder=folder))
 
 
 def test_crops_are_spread_like_torchvisions(found):

@@ -13,48 +13,13 @@ from typing import Any
 import pytest
 
 from tests import needs
+from tests.busy import HANG_S
 from tests.fakes.hostile_pictures import hostile_pictures
 from trainer.data.synthesize.stripes import make_pictures
 
 REPO = Path(__file__).parents[2]
-PROGRAMS = REPO / "tests" / "integration" / "programs"
-
-# The same batches by PyTorch's loader.
-PYTORCH = """
-import sys
-from pathlib import Path
-import torch
-from trainer.data.pictures.crops import picture_rng, random_crop
-from trainer.data.pictures.splits import open_pictures
-from trainer.pytorch.loader import DecodingThreads, Loader
-
-pictures = open_pictures(Path(sys.argv[1]), "train")
-loader = Loader(pictures, torch.device("cpu"), size=32, threads=DecodingThreads(2))
-crop_of = lambda index, *size: random_crop(*size, picture_rng(1, 2, index))
-batches = loader.batches([[3, 20, 2], [], [1, 14]], crop_of)
-data = b"".join(batch.images.permute(0, 2, 3, 1).numpy().tobytes() for batch in batches)
-print(data.hex())
-"""
-
-
-def run(framework: str, *arguments: object) -> str:
-    python = needs.runtime(framework)
-    done = subprocess.run(
-        [str(python), *map(str, arguments)],
-        env={
-            **os.environ,
-            "PYTHONPATH": str(REPO),
-            "OMP_NUM_THREADS": "1",
-            "TF_CPP_MIN_LOG_LEVEL": "2",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-        # The checks end while batches are on their way, and must not wait for them for ever.
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout.splitlines()[-1]
+PYTORCH = "tests.integration.programs.torch_batches"
+CHECKS = "tests.integration.programs.tf_loader_checks"
 
 
 @pytest.fixture(scope="module")
@@ -65,12 +30,18 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(folder) -> dict[str, Any]:
-    """What the checks found in the runtime."""
+def found(tensorflow_zygote, folder) -> dict[str, Any]:
+    """What the checks found in the runtime.
+
+    They end while batches are on their way, and do not wait for them for ever.
+    """
     packed = folder.parent / "packed"
     pack = [sys.executable, "-m", "trainer.data.pack", str(folder), "--to", str(packed)]
     subprocess.run([*pack, "--format", "tfrecord"], check=True, capture_output=True, cwd=REPO)
-    return json.loads(run("tensorflow", PROGRAMS / "tf_loader_checks.py", folder, packed))
+    env = {"TF_CPP_MIN_LOG_LEVEL": "2"}
+    return json.loads(
+        tensorflow_zygote.run(CHECKS, str(folder), str(packed), folder=folder.parent, env=env)
+    )
 
 
 def test_batches_come_in_order_whatever_the_number_of_workers(found):
@@ -92,13 +63,24 @@ def test_our_decoder_gives_pillows_pixels_but_for_rounding(found):
     assert max(abs(one - other) for one, other in zip(pillows, fast, strict=True)) == 1
 
 
-def test_pytorch_sees_the_same_pixels_but_for_rounding(found, folder):
+def test_pytorch_sees_the_same_pixels_but_for_rounding(found, zygote, folder):
     pillows, fast = (bytes.fromhex(pixels) for pixels in found["batches"]["pixels"])
-    theirs = bytes.fromhex(run("pytorch", "-c", PYTORCH, folder))
+    theirs = bytes.fromhex(zygote.run(PYTORCH, str(folder), folder=folder.parent))
     assert len(pillows) == len(theirs) == 5 * 32 * 32 * 3
     # Pillow and PyTorch round a resized pixel in their own ways.
     assert max(abs(one - other) for one, other in zip(pillows, theirs, strict=True)) == 1
     assert fast == theirs
+
+
+@pytest.mark.faults
+def test_an_interpreter_that_leaves_batches_on_their_way_ends(folder):
+    program = f"import sys; from pathlib import Path; from {CHECKS} import leave; leave(Path(sys.argv[1]))"
+    argv = [needs.runtime("tensorflow"), "-c", program, folder]
+    environ = {**os.environ, "PYTHONPATH": str(REPO)}
+    done = subprocess.run(
+        argv, env=environ, capture_output=True, text=True, timeout=HANG_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_epoch_goes_on_where_it_was_left(found):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,33 +14,25 @@ from PIL import Image
 
 from jobs.contracts.spec import RunState
 from tests import needs
-from tests.fakes import picture_runs
 from tests.fakes.gangs import Gangs
-from tests.fakes.picture_runs import Trained, read_run, train
-from tests.fakes.torch_ranks import Zygote
+from tests.fakes.picture_runs import Trained, call, read_run, train
 from trainer.data.synthesize.coco import make_coco
 
 REPO = Path(__file__).parents[2]
-CHECKS = Path(__file__).parent / "programs" / "maskrcnn_checks.py"
-HALF = Path(__file__).parent / "programs" / "maskrcnn_half.py"
+CHECKS = "tests.integration.programs.maskrcnn_checks"
+HALF = "tests.integration.programs.maskrcnn_half"
 MODULE = "trainer.pytorch.maskrcnn"
+OTHER_WEIGHTS = "tests.integration.programs.other_weights"
 CACHE_CHECKS = "tests.integration.programs.coco_cache_checks"
-# What the program loads at its first step.
-EARLY = (
-    "torch._dynamo",
-    "torch.distributed.algorithms.ddp_comm_hooks.debugging_hooks",
-    "tensorboard.compat.proto.event_pb2",
-    "tensorboard.summary.writer.event_file_writer",
-)
 # Most of a step is for the regions.
 SMALL = ("--backbone", "resnet18", "--regions-per-image", "16", "--log-every", "1")
+# For what shows in one step of whatever size.
+TINY = (
+    *("--backbone", "resnet18", "--backbone-weights", "none", "--log-every", "1"),
+    *("--regions-per-image", "4", "--image-size", "32", "--batch-per-rank", "1"),
+)
 RUN_TIMEOUT_S = 400
 NUM_LEARNING_STEPS = 40
-
-
-@pytest.fixture(scope="module")
-def python() -> Path:
-    return needs.runtime("pytorch")
 
 
 @pytest.fixture(scope="module")
@@ -53,31 +43,11 @@ def shapes(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def gangs(python, tmp_path_factory) -> Iterator[Gangs]:
-    made = Gangs(tmp_path_factory.mktemp("workspace"), interpreter=python)
+def gangs(tmp_path_factory) -> Iterator[Gangs]:
+    interpreter = needs.runtime("pytorch")
+    made = Gangs(tmp_path_factory.mktemp("workspace"), interpreter=interpreter)
     yield made
     made.end()
-
-
-@pytest.fixture(scope="module")
-def zygote(python, tmp_path_factory) -> Iterator[Zygote]:
-    made = Zygote(python, tmp_path_factory.mktemp("zygote"), (*EARLY, picture_runs.CHECKS, MODULE))
-    yield made
-    made.close()
-
-
-def run(python: Path, cwd: Path, *argv: str) -> str:
-    """Run a program in the runtime; gives what it printed."""
-    done = subprocess.run(
-        [str(python), *argv],
-        env={**os.environ, "PYTHONPATH": str(REPO), "CUDA_VISIBLE_DEVICES": ""},
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -134,14 +104,15 @@ class TestLearning:
         for name in named:
             assert learnt.curve("val", name) == [(NUM_LEARNING_STEPS, found[f"val_{name}"])]
 
-    def test_a_picture_is_drawn_from_the_weights(self, learnt, python, shapes, tmp_path):
+    def test_a_picture_is_drawn_from_the_weights(self, learnt, zygote, shapes, tmp_path):
         picture = min((shapes / "val2017").iterdir())
         weights = learnt.folder / "outputs" / "model" / "maskrcnn.safetensors"
         arguments = ("--predict", str(picture), "--weights", str(weights))
-        said = run(python, tmp_path, "-m", MODULE, *arguments)
+        (said,) = call(zygote, tmp_path, MODULE, arguments)
+        assert said.code == 0, said
         folder = tmp_path / "outputs" / "predictions"
         drawn = folder / f"{picture.stem}.png"
-        assert said.splitlines()[-1] == f"1 file predicted, in {folder}"
+        assert said.out.splitlines()[-1] == f"1 file predicted, in {folder}"
         assert drawn.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
         with (folder / "predictions.csv").open(newline="") as file:
             rows = list(csv.DictReader(file))
@@ -156,15 +127,14 @@ class TestLearning:
 
 def test_one_rank_trains_and_goes_on_from_its_first_step_to_the_bit(zygote, tmp_path):
     data, folder = tmp_path / "shapes", tmp_path / "checkpoints"
-    make_coco(data, num_train=8, num_val=2, seed=2)
+    make_coco(data, num_train=8, num_val=1, seed=2)
     arguments = (
-        *(*SMALL, "--data", str(data), "--image-size", "64", "--max-steps", "2"),
-        *("--backbone-weights", "none", "--precision", "bf16"),
+        *(*TINY, "--data", str(data), "--max-steps", "2", "--precision", "bf16"),
         *("--checkpoint-dir", str(folder), "--checkpoint-every", "1"),
     )
     whole = train(zygote, MODULE, *arguments, folder=tmp_path / "whole", strategy="single")
     fixed = ("program", "strategy", "world_size", "precision", "steps", "val_images")
-    assert [whole.summary[key] for key in fixed] == [MODULE, "single", 1, "bf16", 2, 2]
+    assert [whole.summary[key] for key in fixed] == [MODULE, "single", 1, "bf16", 2, 1]
     (second,) = folder.glob("step-000000002-*")
     shutil.rmtree(second)
     again = train(zygote, MODULE, *arguments, folder=tmp_path / "again", strategy="single")
@@ -181,55 +151,44 @@ def train_only(shapes: Path, folder: Path) -> Path:
     return folder
 
 
-SHORT = (*SMALL, "--image-size", "64", "--max-steps", "2", "--backbone-weights", "none")
-
-
 def test_a_set_without_validation_pictures_trains_and_says_that_nothing_is_evaluated(
-    zygote, python, shapes, tmp_path
+    zygote, shapes, tmp_path
 ):
     """By the arguments that evaluate where there is something to evaluate on."""
     data = train_only(shapes, tmp_path / "coco")
-    arguments = ("--data", str(data), *SHORT)
+    arguments = ("--data", str(data), *TINY, "--max-steps", "2")
     trained = train(zygote, MODULE, *arguments, folder=tmp_path / "run", strategy="single")
     assert (trained.summary["steps"], trained.summary["val_images"]) == (2, 0)
     assert [name for name in trained.summary if name.startswith("val_")] == ["val_images"]
     said = (tmp_path / "run" / "rank-0.log").read_text()
     assert f"warning: no `val2017` in `{data}`: nothing is evaluated, as with --no-evaluate" in said
-    done = subprocess.run(
-        [str(python), "-m", MODULE, *arguments, "--evaluate-only"],
-        env={**os.environ, "PYTHONPATH": str(REPO), "CUDA_VISIBLE_DEVICES": ""},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("error: --evaluate-only: no `val2017` in ")
+    (refused,) = call(zygote, tmp_path, MODULE, [*arguments, "--evaluate-only"])
+    assert refused.code == 1
+    assert refused.last_error.startswith("error: --evaluate-only: no `val2017` in ")
 
 
 def test_corrupt_pictures_are_skipped_up_to_a_limit(zygote, shapes, tmp_path):
     """One of each split: another is learnt from in its place, and in it nothing is found."""
     data = tmp_path / "coco"
-    make_coco(data, num_train=8, num_val=3, seed=2)
+    make_coco(data, num_train=4, num_val=2, seed=2)
     for split in ("train2017", "val2017"):
         about = json.loads((data / "annotations" / f"instances_{split}.json").read_text())
         number = about["annotations"][0]["image_id"]
         (name,) = (each["file_name"] for each in about["images"] if each["id"] == number)
         path = data / split / name
         path.write_bytes(path.read_bytes()[:300])
-    arguments = ("--data", str(data), *SHORT[:-4], "--epochs", "1", "--batch-per-rank", "1")
-    arguments += ("--backbone-weights", "none")
+    arguments = ("--data", str(data), *TINY, "--epochs", "1")
     trained = train(zygote, MODULE, *arguments, folder=tmp_path / "run", strategy="single")
-    assert (trained.summary["pictures_skipped"], trained.summary["val_images"]) == (2, 3)
+    assert (trained.summary["pictures_skipped"], trained.summary["val_images"]) == (2, 2)
     said = (tmp_path / "run" / "rank-0.log").read_text()
     assert "is not a complete picture: " in said
     assert "; it is skipped, 1 of at most 10\n" in said
     assert "; it is skipped, 2 of at most 10\n" in said
 
 
-def test_the_cache_of_annotations_holds_what_they_say_and_is_read_once(python, shapes, tmp_path):
+def test_the_cache_of_annotations_holds_what_they_say_and_is_read_once(zygote, shapes, tmp_path):
     data = shutil.copytree(shapes, tmp_path / "coco")
-    found = json.loads(run(python, tmp_path, "-m", CACHE_CHECKS, str(data)))
+    found = json.loads(zygote.run(CACHE_CHECKS, str(data), folder=tmp_path))
     assert found == {
         "num_pictures": 180,
         "num_same": 180,
@@ -297,8 +256,8 @@ class TestResume:
 class TestFigures:
     @pytest.fixture(scope="class")
     @classmethod
-    def found(cls, python, shapes) -> dict[str, Any]:
-        return json.loads(run(python, shapes, str(CHECKS), str(shapes)))
+    def found(cls, zygote, shapes) -> dict[str, Any]:
+        return json.loads(zygote.run(CHECKS, str(shapes), folder=shapes))
 
     def test_the_truth_is_found_to_be_perfect(self, found):
         precise = {key: value for key, value in found["truth"].items() if "ap" in key}
@@ -343,26 +302,8 @@ class TestFigures:
         assert weights["learning"] == ["layer2", "layer3", "layer4"]
 
 
-# Calls the program once per case in one process: PyTorch takes seconds to load.
-MISTAKES_PROGRAM = """
-import contextlib, io, json, sys
-import torch
-from trainer.pytorch import maskrcnn
-
-torch.save({"conv1.weight": torch.zeros(1)}, "other.pth")
-found = []
-for arguments in json.loads(sys.argv[1]):
-    with contextlib.redirect_stderr(io.StringIO()) as said:
-        try:
-            code = maskrcnn.main(arguments)
-        except SystemExit as exit_:
-            code = exit_.code
-    found.append([code, said.getvalue().splitlines()[-1]])
-print(json.dumps(found))
-"""
-
-
-def test_a_mistake_is_one_line_that_says_what_to_do(python, shapes, tmp_path):
+def test_a_mistake_is_one_line_that_says_what_to_do(zygote, shapes, tmp_path):
+    zygote.run(OTHER_WEIGHTS, "other.pth", folder=tmp_path)
     picture = next((shapes / "val2017").iterdir())
     cut = shutil.copytree(shapes, tmp_path / "cut")
     for path in (cut / "train2017").iterdir():
@@ -416,34 +357,31 @@ def test_a_mistake_is_one_line_that_says_what_to_do(python, shapes, tmp_path):
             "error: training has diverged: the loss of rank",
         ),
     ]
-    printed = run(python, tmp_path, "-c", MISTAKES_PROGRAM, json.dumps([each[0] for each in cases]))
-    for (case, code, message), found in zip(
-        cases, json.loads(printed.splitlines()[-1]), strict=True
-    ):
-        assert found[0] == code, (case, found)
-        assert message in found[1], case
+    found = call(zygote, tmp_path, MODULE, *(arguments for arguments, _, _ in cases))
+    for (arguments, code, message), said in zip(cases, found, strict=True):
+        assert (said.code, message in said.last_error) == (code, True), (arguments, said)
     # The pictures of the step are named by COCO's ids.
-    assert "samples of rank 0: " in found[1]
-    assert "(hint: a smaller --lr than 1e+30, or more --warmup-steps)" in found[1]
+    assert "samples of rank 0: " in found[-1].last_error
+    assert "(hint: a smaller --lr than 1e+30, or more --warmup-steps)" in found[-1].last_error
 
 
 class TestHalfPrecision:
     """At COCO's full size, where bf16 rounds to several pixels."""
 
-    def test_layers_compute_in_bf16_and_boxes_and_targets_in_fp32(self, python, tmp_path):
-        trained = json.loads(run(python, tmp_path, str(HALF), "trained"))
+    def test_layers_compute_in_bf16_and_boxes_and_targets_in_fp32(self, zygote, tmp_path):
+        trained = json.loads(zygote.run(HALF, "trained", folder=tmp_path))
         assert trained["convolutions"] == ["torch.bfloat16"]
         assert set(trained["boxes"]) == {"torch.float32"}
         assert trained["boxes"]["torch.float32"] > 20
         assert trained["losses"] == ["torch.float32"]
         assert trained["is_finite"]
 
-    def test_of_objects_found_twice_as_many_are_left_as_in_fp32(self, python, tmp_path):
-        kept = json.loads(run(python, tmp_path, str(HALF), "kept"))
+    def test_of_objects_found_twice_as_many_are_left_as_in_fp32(self, zygote, tmp_path):
+        kept = json.loads(zygote.run(HALF, "kept", folder=tmp_path))
         assert kept == {"fp32": 60, "bf16": 60, "fp16": 60}
 
-    def test_the_average_precision_of_boxes_is_fp32s(self, python, tmp_path):
-        precise = json.loads(run(python, tmp_path, str(HALF), "average_precision"))
+    def test_the_average_precision_of_boxes_is_fp32s(self, zygote, tmp_path):
+        precise = json.loads(zygote.run(HALF, "average_precision", folder=tmp_path))
         assert 0.3 < precise["fp32"] < 0.9
         halves = [precise["bf16"], precise["fp16"]]
         assert halves == pytest.approx([precise["fp32"]] * 2, abs=0.005)

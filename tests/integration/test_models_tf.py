@@ -4,69 +4,32 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
 
-from tests import needs
+from tests.fakes.picture_runs import call_each
+from tests.fakes.torch_ranks import Zygote
 from trainer.data.synthesize.stripes import make_pictures
 
 # All of them wait for one process, which takes the time of twenty short trainings.
 pytestmark = pytest.mark.timeout(1800)
 
-REPO = Path(__file__).parents[2]
 FRAMEWORKS = ("tf", "keras")
-# Runs the tiny programs in one process, which loads TensorFlow once; gives codes and what they said.
-PROGRAM = """
-import contextlib, io, json, sys
-import tensorflow as tf
-from tests.integration.programs import tf_tiny
-from trainer.tf import steps
-
-found = []
-for framework, arguments in json.loads(sys.argv[1]):
-    said, wrong = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(wrong):
-        cross_entropy = steps.cross_entropy
-        if "--full" in arguments:
-            arguments.remove("--full")
-            def full(*given):
-                raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
-            steps.cross_entropy = full
-        try:
-            code = tf_tiny.main([framework, "statistics", *arguments])
-        except SystemExit as exit_:
-            code = exit_.code
-        steps.cross_entropy = cross_entropy
-    found.append([code, said.getvalue(), wrong.getvalue()])
-print(json.dumps(found))
-"""
+CALLED = "tests.integration.programs.tf_called"
 SMALL = ("--data", "stripes", "--image-size", "32", "--batch-per-rank", "8", "--warmup-epochs", "0")
 TWICE = (*SMALL, "--epochs", "2")
 
 
-def call(folder: Path, *cases: tuple[str, tuple[str, ...]]) -> list[tuple[int, str, str]]:
+def call(
+    zygote: Zygote, folder: Path, *cases: tuple[str, tuple[str, ...]]
+) -> list[tuple[int, str, str]]:
     """Run programs with these arguments, one after the other."""
-    done = subprocess.run(
-        [needs.runtime("tensorflow"), "-c", PROGRAM, json.dumps(cases)],
-        env={
-            **os.environ,
-            "PYTHONPATH": str(REPO),
-            "OMP_NUM_THREADS": "1",
-            "CUDA_VISIBLE_DEVICES": "",
-            "TF_CPP_MIN_LOG_LEVEL": "2",
-        },
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return [(code, said, wrong) for code, said, wrong in json.loads(done.stdout.splitlines()[-1])]
+    called = [(CALLED, [name, *arguments], {}) for name, arguments in cases]
+    found = call_each(zygote, folder, called, env={"TF_CPP_MIN_LOG_LEVEL": "2"})
+    return [(each.code, each.out, each.errors) for each in found]
 
 
 def model(framework: str, folder: str = "") -> str:
@@ -78,7 +41,9 @@ def summary(folder: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+def trained(
+    tensorflow_zygote: Zygote, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, Any]]:
     """A folder with data, models and what both programs did with them, each case by its name."""
     folder = tmp_path_factory.mktemp("models")
     make_pictures(folder / "stripes", num_classes=4, num_train=72, num_val=18, size=48, seed=1)
@@ -111,7 +76,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, A
         }
     cases["both"] = ("tf", ("--predict", "photos", "--evaluate-only", *saved))
     cases["no model"] = ("tf", ("--predict", "photos"))
-    said = call(folder, *cases.values())
+    said = call(tensorflow_zygote, folder, *cases.values())
     return folder, dict(zip(cases, said, strict=True))
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import signal
-import subprocess
 import threading
 import time
 from pathlib import Path
 
-import pytest
 from PIL import Image
 
-from jobs.images.runtimes import PROJECT
-from tests import needs
+from tests.fakes.torch_ranks import Zygote
 from tests.ports import free_port
 
 MODULE = "trainer.pytorch.nccl_check"
@@ -23,76 +21,64 @@ RUN_S = 400.0
 LAST_SIZE = "1 MiB"
 
 
-@pytest.fixture(scope="module")
-def python() -> Path:
-    return needs.runtime("pytorch")
-
-
 class Ranks:
     """Ranks of the check; each is a node of its own unless `per_node` says otherwise."""
 
     def __init__(
-        self, python: Path, folder: Path, size: int, *, per_node: int = 1, repeats: int = 5
+        self, zygote: Zygote, folder: Path, size: int, *, per_node: int = 1, repeats: int = 5
     ) -> None:
         port = free_port()
         self.folder = folder
-        self._processes: list[subprocess.Popen[bytes]] = []
-        for rank in range(size):
-            with (folder / f"log-{rank}").open("w") as log:
-                process = subprocess.Popen(
-                    [python, "-P", "-m", MODULE, "--max-mb", "1", "--repeats", str(repeats)],
-                    cwd=folder,
-                    env={
-                        "PATH": os.environ["PATH"],
-                        "PYTHONPATH": str(PROJECT),
-                        "PYTHONUNBUFFERED": "1",
-                        "OMP_NUM_THREADS": "1",
-                        "RANK": str(rank),
-                        "WORLD_SIZE": str(size),
-                        "LOCAL_RANK": str(rank % per_node),
-                        "LOCAL_WORLD_SIZE": str(per_node),
-                        "NODE_RANK": str(rank // per_node),
-                        "MASTER_ADDR": "127.0.0.1",
-                        "MASTER_PORT": str(port),
-                        "TRAINYARD_RUN_DIR": str(folder / "run"),
-                    },
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                )
-            self._processes.append(process)
+        self._zygote = zygote
+        self._pids = [
+            zygote.fork(
+                [MODULE, "--max-mb", "1", "--repeats", str(repeats)],
+                cwd=folder,
+                env={
+                    "RANK": str(rank),
+                    "WORLD_SIZE": str(size),
+                    "LOCAL_RANK": str(rank % per_node),
+                    "LOCAL_WORLD_SIZE": str(per_node),
+                    "NODE_RANK": str(rank // per_node),
+                    "MASTER_ADDR": "127.0.0.1",
+                    "MASTER_PORT": str(port),
+                    "TRAINYARD_RUN_DIR": str(folder / "run"),
+                },
+                log=folder / f"log-{rank}",
+            )
+            for rank in range(size)
+        ]
 
     def log(self, rank: int = 0) -> str:
         return (self.folder / f"log-{rank}").read_text()
 
     def throttle(self, rank: int, *, after: str) -> threading.Thread:
         """Let a rank run for a tenth of the time, once rank 0 has said something."""
-        process = self._processes[rank]
+        pid = self._pids[rank]
 
         def work() -> None:
-            while after not in self.log() and process.poll() is None:
+            while after not in self.log() and self._zygote.code(pid) is None:
                 time.sleep(0.01)
-            while process.poll() is None:
-                process.send_signal(signal.SIGSTOP)
-                time.sleep(0.09)
-                process.send_signal(signal.SIGCONT)
+            while self._zygote.code(pid) is None:
+                with contextlib.suppress(ProcessLookupError):  # it ended just now
+                    os.kill(pid, signal.SIGSTOP)
+                    time.sleep(0.09)
+                    os.kill(pid, signal.SIGCONT)
                 time.sleep(0.01)
 
         thread = threading.Thread(target=work)
         thread.start()
         return thread
 
-    def wait(self) -> list[int]:
-        try:
-            return [each.wait(RUN_S) for each in self._processes]
-        finally:
-            for each in self._processes:
-                each.kill()
+    def wait(self) -> list[int | None]:
+        self._zygote.wait(self._pids, RUN_S)
+        return [self._zygote.code(pid) for pid in self._pids]
 
 
 def test_two_ranks_print_a_table_and_leave_figures_and_a_picture(
-    python: Path, tmp_path: Path
+    zygote: Zygote, tmp_path: Path
 ) -> None:
-    ranks = Ranks(python, tmp_path, 2, per_node=2)
+    ranks = Ranks(zygote, tmp_path, 2, per_node=2)
     assert ranks.wait() == [0, 0], ranks.log()
     row = re.compile(r" +\S+ (B|KiB|MiB) +\S+ (us|ms|s) +\d+\.\d+ +\d+\.\d+")
     printed = [line for line in ranks.log().splitlines() if row.fullmatch(line)]
@@ -115,9 +101,9 @@ def test_two_ranks_print_a_table_and_leave_figures_and_a_picture(
     )
 
 
-def test_throttled_node_is_named_and_fails_the_check(python: Path, tmp_path: Path) -> None:
+def test_throttled_node_is_named_and_fails_the_check(zygote: Zygote, tmp_path: Path) -> None:
     # A measurement lasts for several turns of the throttle.
-    ranks = Ranks(python, tmp_path, 3, repeats=60)
+    ranks = Ranks(zygote, tmp_path, 3, repeats=60)
     throttle = ranks.throttle(1, after=LAST_SIZE)
     codes = ranks.wait()
     throttle.join()
@@ -129,6 +115,6 @@ def test_throttled_node_is_named_and_fails_the_check(python: Path, tmp_path: Pat
     assert summary["problems"][0].startswith("node 1 (")
 
 
-def test_one_rank_has_nothing_to_compare(python: Path, tmp_path: Path) -> None:
-    ranks = Ranks(python, tmp_path, 1)
+def test_one_rank_has_nothing_to_compare(zygote: Zygote, tmp_path: Path) -> None:
+    ranks = Ranks(zygote, tmp_path, 1)
     assert ranks.wait() == [0], ranks.log()

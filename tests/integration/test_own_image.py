@@ -22,6 +22,7 @@ from jobs.images.runtimes import PROJECT
 from jobs.launching.stacks import living_stacks
 from tests import needs
 from tests.busy import wait_until
+from tests.fakes import typed_launch
 from tests.fakes.gangs import Gangs, make_environment
 from tests.fakes.podman import containers, podman, podman_storage
 
@@ -257,15 +258,7 @@ def test_the_example_is_built_and_run_as_its_readme_says(image: str, tmp_path: P
 
 def launch(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     """Type a command in a folder."""
-    program = Path(sys.executable).with_name("launch")
-    return subprocess.run(
-        [program, *words],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
+    return typed_launch.launch(folder, *words)
 
 
 def site_of(version: str) -> str:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests import needs
+from tests.fakes import typed_launch
+from tests.fakes.launched_store import Store
 from tests.folders import make_folder, read_folder
-from tests.integration.test_data_store import Store
-from tests.integration.test_data_store import store as azurite
 
-store = azurite
-LAUNCH = Path(sys.executable).with_name("launch")
 # Prints what it was told; every rank writes into the output that its arguments name.
 PROGRAM = """\
 import json, os, sys
@@ -47,14 +44,7 @@ def _runtime(tmp_path: Path) -> None:
 
 
 def launch(store: Store, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(LAUNCH), *words, "--env", str(store.env_file)],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return typed_launch.launch(folder, *words, "--env", store.env_file)
 
 
 @pytest.mark.parametrize("launcher", ["none", "torch", "mpi"])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +12,13 @@ import pytest
 
 from jobs.images.runtimes import PROJECT
 from tests import needs
+from tests.fakes import typed_launch
 from tests.fakes.gangs import make_environment
+from tests.fakes.torch_ranks import start_gang
 
+SEGMENTATION = "tests.integration.programs.own_segmentation"
+RUN_TIMEOUT_S = 300
 FOLDER = PROJECT / "examples" / "own-model"
-LAUNCH = Path(sys.executable).with_name("launch")
-TIMEOUT_S = 400
 
 
 @pytest.fixture
@@ -34,15 +34,8 @@ def environment(tmp_path: Path) -> Path:
 
 def launch(environment: Path, *words: str) -> tuple[Path, dict[str, Any]]:
     """Run a job; gives its folder and its summary."""
-    done = subprocess.run(
-        [LAUNCH, *words, "--env", environment],
-        cwd=FOLDER,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
+    environ = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = typed_launch.launch(FOLDER, *words, "--env", environment, environ=environ)
     assert done.returncode == 0, done.stderr + done.stdout
     folder = environment.parent / "workspace" / "runs" / done.stdout.splitlines()[0]
     return folder, json.loads((folder / "summary.json").read_text())
@@ -56,13 +49,35 @@ def test_a_vision_transformer_learns_on_class_folders(environment):
     assert (folder / "outputs" / "model" / "vit.safetensors").stat().st_size > 500_000
 
 
-def test_a_segmentation_finds_discs_by_its_own_loss(environment):
-    folder, summary = launch(environment, "run", "segmentation.yaml", "--set", "args.epochs=1")
+def check_segmentation(folder: Path, summary: dict[str, Any]) -> None:
     assert (summary["program"], summary["world_size"]) == ("segmentation", 2)
     assert summary["val_iou"] > 0.7
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     (main,) = [line for line in lines if "goal" in line]
     assert (main["split"], main["name"], main["goal"]) == ("val", "iou", "max")
+
+
+def test_a_segmentation_finds_discs_by_its_own_loss(environment, zygote, tmp_path):
+    """By the arguments that the job file comes to, on two ranks."""
+    words = ("plan", "segmentation.yaml", "--set", "args.epochs=1", "--json")
+    planned = typed_launch.launch(FOLDER, *words, "--env", environment)
+    assert planned.returncode == 0, planned.stderr
+    spec = json.loads(planned.stdout)["spec"]
+    assert (spec["launcher"], spec["outputs"]) == ("torch", ["model"])
+    command = ["python", "-m", "examples.own-model.segmentation"]
+    assert spec["command"][:3] == command
+    argv = [SEGMENTATION, *spec["command"][3:]]
+    folder = tmp_path / "run"
+    gang = start_gang(zygote, argv, strategy="ddp", size=2, folder=folder)
+    assert gang.wait(RUN_TIMEOUT_S) == [0, 0], gang.texts()
+    gang.end()
+    check_segmentation(folder, json.loads((folder / "summary.json").read_text()))
+
+
+@pytest.mark.faults
+def test_a_segmentation_is_run_as_its_job_says(environment):
+    words = ("run", "segmentation.yaml", "--set", "args.epochs=1")
+    check_segmentation(*launch(environment, *words))
 
 
 def test_a_keras_network_learns_on_class_folders(environment):

@@ -1,21 +1,9 @@
 """The options that `--recipe` stands for are those of the papers."""
 
 import json
-import subprocess
 
 import pytest
 
-from jobs.host.project import project_root
-from tests import needs
-
-ASK = """
-import json, sys
-from trainer.common.options import parse_options
-from trainer.pytorch.classifier import RECIPES, Options
-
-made = {name: vars(parse_options(Options, list(words))) for name, words in RECIPES.items()}
-print(json.dumps(made, default=str))
-"""
 # Goyal et al. 2017, section 5.1: 0.1 for 256 pictures, a tenth at epochs 30, 60 and 80, no smoothing.
 GOYAL = {
     "optimizer": "sgd",
@@ -51,11 +39,10 @@ A3 = {
 
 
 @pytest.fixture(scope="module")
-def recipes():
+def recipes(zygote, tmp_path_factory):
     """The options of each recipe, as the image's Python parses them."""
-    command = [needs.runtime("pytorch"), "-c", ASK]
-    asked = subprocess.run(command, cwd=project_root(), capture_output=True, text=True, check=True)
-    return json.loads(asked.stdout)
+    module = "tests.integration.programs.recipe_options"
+    return json.loads(zygote.run(module, folder=tmp_path_factory.mktemp("recipes")))
 
 
 @pytest.mark.parametrize(("name", "published"), [("goyal", GOYAL), ("a3", A3)])

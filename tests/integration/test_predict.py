@@ -4,60 +4,27 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 from PIL import Image
 
-from tests import needs
+from tests.fakes.picture_runs import Said, call_each
+from tests.fakes.torch_ranks import Zygote
 from trainer.data.synthesize.coco import make_coco
 from trainer.data.synthesize.digits import make_default_digits
 from trainer.data.synthesize.stripes import INSECTS, make_pictures
 
-REPO = Path(__file__).parents[2]
-# Calls programs in one process, which loads PyTorch once; gives codes and what they said.
-PROGRAM = """
-import contextlib, importlib, io, json, sys
-sys.path.insert(0, sys.argv[2] + "/examples/own-model")
-found = []
-for module, arguments in json.loads(sys.argv[1]):
-    said, wrong = io.StringIO(), io.StringIO()
-    program = importlib.import_module(module)
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(wrong):
-        try:
-            if module == "segmentation":
-                code = program.own.main(program.MINE, arguments)
-            else:
-                code = program.main(arguments)
-        except SystemExit as exit_:
-            code = exit_.code
-    found.append([code, (wrong.getvalue() or said.getvalue()).splitlines()[-1]])
-print(json.dumps(found))
-"""
 MNIST, CLASSIFIER = "trainer.pytorch.mnist", "trainer.pytorch.classifier"
 TRANSFER, MASKS = "trainer.pytorch.hymenoptera", "trainer.pytorch.maskrcnn"
 
 
-def call(folder: Path, *cases: tuple[str, list[str]]) -> Any:
+SEGMENTATION = "tests.integration.programs.own_segmentation"
+
+
+def call(zygote: Zygote, folder: Path, *cases: tuple[str, list[str]]) -> list[Said]:
     """Run programs with these arguments, one after the other."""
-    done = subprocess.run(
-        [needs.runtime("pytorch"), "-c", PROGRAM, json.dumps(cases), str(REPO)],
-        env={
-            **os.environ,
-            "PYTHONPATH": str(REPO),
-            "OMP_NUM_THREADS": "1",
-            "CUDA_VISIBLE_DEVICES": "",
-        },
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return call_each(zygote, folder, [(module, arguments, {}) for module, arguments in cases])
 
 
 def table(folder: Path) -> list[dict[str, str]]:
@@ -67,7 +34,7 @@ def table(folder: Path) -> list[dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory) -> Path:
+def trained(zygote, tmp_path_factory) -> Path:
     """A folder with data, and a small model of each program."""
     folder = tmp_path_factory.mktemp("trained")
     digits = make_default_digits(num_train=900, num_test=100, seed=1)
@@ -85,13 +52,13 @@ def trained(tmp_path_factory) -> Path:
         (TRANSFER, ["--data", "insects", "--weights", "none", *small, *short, "insect"]),
         (CLASSIFIER, ["--data", "stripes", "--network", "resnet18", *small, *short, "stripe"]),
         (MASKS, ["--data", "shapes", *shapes, *short, "shape"]),
-        ("segmentation", [*short, "disc"]),
+        (SEGMENTATION, [*short, "disc"]),
     ]
-    assert [code for code, _ in call(folder, *cases)] == [0] * len(cases)
+    assert [said.code for said in call(zygote, folder, *cases)] == [0] * len(cases)
     return folder
 
 
-def test_every_program_predicts_new_pictures(trained, tmp_path):
+def test_every_program_predicts_new_pictures(zygote, trained, tmp_path):
     """No data set is there, only a model's two files and pictures."""
     model = "{}/model/{}.safetensors"
     kinds = [
@@ -100,7 +67,7 @@ def test_every_program_predicts_new_pictures(trained, tmp_path):
         (CLASSIFIER, "stripe", "classifier"),
         (CLASSIFIER, "insect", "hymenoptera"),
         (MASKS, "shape", "maskrcnn"),
-        ("segmentation", "disc", "segmentation"),
+        (SEGMENTATION, "disc", "segmentation"),
     ]
     pictures = tmp_path / "pictures"
     (pictures / "more").mkdir(parents=True)
@@ -116,8 +83,9 @@ def test_every_program_predicts_new_pictures(trained, tmp_path):
         )
         for number, (module, folder, name) in enumerate(kinds)
     ]
-    for code, said in call(tmp_path, *cases):
-        assert (code, said.split(",")[0]) == (0, "3 files predicted"), said
+    for said in call(zygote, tmp_path, *cases):
+        last = said.out.splitlines()[-1]
+        assert (said.code, last.split(",")[0]) == (0, "3 files predicted"), said
     names = ["a.jpg", "a.png", "more/b.jpg"]
     classes = [{str(digit) for digit in range(10)}, set(INSECTS), None, set(INSECTS)]
     for number, wanted in enumerate(classes):
@@ -148,11 +116,12 @@ def test_every_program_predicts_new_pictures(trained, tmp_path):
     assert all(0 <= float(row["disc"]) <= 1 for row in discs)
 
 
-def test_a_prediction_is_that_of_the_evaluation(trained, tmp_path):
+def test_a_prediction_is_that_of_the_evaluation(zygote, trained, tmp_path):
     """Of each validation picture: as many surest classes are right as the training's summary says."""
     model = str(trained / "insect" / "model" / "hymenoptera.safetensors")
     place = ["--predict", str(trained / "insects" / "val"), "--output-dir", "out"]
-    assert call(tmp_path, (TRANSFER, [*place, "--model", model]))[0][0] == 0
+    (said,) = call(zygote, tmp_path, (TRANSFER, [*place, "--model", model]))
+    assert said.code == 0
     rows = table(tmp_path / "out")
     right = [row for row in rows if row["picture"].split("/")[0] == row["class"]]
     summary = json.loads((trained / "insect" / "summary.json").read_text())
@@ -160,7 +129,7 @@ def test_a_prediction_is_that_of_the_evaluation(trained, tmp_path):
     assert len(rows) == summary["val_images"] == 9
 
 
-def test_a_model_of_something_else_is_one_line_that_says_what_to_do(trained, tmp_path):
+def test_a_model_of_something_else_is_one_line_that_says_what_to_do(zygote, trained, tmp_path):
     digit = Image.new("RGB", (60, 40))
     digit.save(tmp_path / "digit.png")
     (tmp_path / "cut.png").write_bytes((tmp_path / "digit.png").read_bytes()[:60])
@@ -209,7 +178,7 @@ def test_a_model_of_something_else_is_one_line_that_says_what_to_do(trained, tmp
         (MNIST, [*look, mnist, "--output-dir", "digit.png"], 1, "digit.png` cannot be made"),
         (MNIST, [*look, mnist, *two], 1, "error: --predict is for one process, and these are 2 r"),
     ]
-    said = call(tmp_path, *[(module, arguments) for module, arguments, _, _ in cases])
-    for (_, arguments, code, message), found in zip(cases, said, strict=True):
-        assert (found[0], message in found[1]) == (code, True), (arguments, found)
-        assert code == 2 or "(hint: " in found[1], found
+    told = call(zygote, tmp_path, *[(module, arguments) for module, arguments, _, _ in cases])
+    for (_, arguments, code, message), said in zip(cases, told, strict=True):
+        assert (said.code, message in said.last_error) == (code, True), (arguments, said)
+        assert code == 2 or "(hint: " in said.last_error, said

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jobs.images.runtimes import PROJECT
-from tests import needs
-from tests.fakes.picture_runs import Trained, say_mistakes, train
+from tests.fakes.picture_runs import Trained, call, train
 from trainer.data.synthesize.stripes import make_pictures
 
 MODULE = "tests.integration.programs.plain_vit"
@@ -23,17 +19,9 @@ CHECKS = "tests.integration.programs.recipe_checks"
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, Any]:
+def found(zygote, tmp_path_factory) -> dict[str, Any]:
     """What recipe_checks.py found."""
-    done = subprocess.run(
-        [needs.runtime("pytorch"), "-m", CHECKS],
-        env={**os.environ, "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(zygote.run(CHECKS, folder=tmp_path_factory.mktemp("checks")))
 
 
 def lamb_by_hand(weights: list[float], steps: list[list[float]], decay: float) -> list[float]:
@@ -234,10 +222,10 @@ def test_batch_norms_of_all_ranks_take_the_steps_of_one_rank_with_all_pictures(
         assert losses[1] == pytest.approx(losses[0], rel=2e-3)
 
 
-def test_batch_norms_of_all_ranks_are_refused_where_there_are_none(stripes, tmp_path):
+def test_batch_norms_of_all_ranks_are_refused_where_there_are_none(zygote, stripes, tmp_path):
     arguments = ("--data", str(stripes), *SMALL, "--sync-batch-norm")
-    ((code, said),) = say_mistakes(needs.runtime("pytorch"), tmp_path, [(MODULE, arguments)])
-    assert (code, said.partition(",")[0]) == (
+    (said,) = call(zygote, tmp_path, MODULE, arguments)
+    assert (said.code, said.last_error.partition(",")[0]) == (
         1,
         "error: --sync-batch-norm is for batch norms that learn",
     )

@@ -15,19 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from tests import needs
-from tests.fakes.picture_runs import Trained, run_ranks, say_mistakes, train
+from tests.fakes.picture_runs import Trained, call, run_ranks, train
 from tests.fakes.torch_ranks import Zygote
 from trainer.data.pictures.splits import open_pictures
 from trainer.data.synthesize.stripes import make_pictures
 
 MODULE = "trainer.pytorch.resnet50"
 SMALL = ("--image-size", "32", "--log-every", "1")
-
-
-@pytest.fixture(scope="module")
-def python() -> Path:
-    return needs.runtime("pytorch")
 
 
 @pytest.fixture(scope="module")
@@ -166,16 +160,16 @@ class TestOneRank:
         self, zygote, pictures, tmp_path
     ):
         arguments = ("--data", "random", "--num-classes", "7", "--num-images", "2", "--epochs", "1")
-        few = ("--batch-per-rank", "2", "--image-size", "32")
-        train(zygote, MODULE, *arguments, *few, folder=tmp_path / "first")
+        few = ("--image-size", "32", "--batch-per-rank")
+        train(zygote, MODULE, *arguments, *few, "2", folder=tmp_path / "first")
         weights = tmp_path / "first" / "outputs" / "model" / "resnet50.safetensors"
         data = ("--data", str(pictures), "--epochs", "1", "--weights", str(weights))
-        train(zygote, MODULE, *data, *few, folder=tmp_path / "second")
+        train(zygote, MODULE, *data, *few, "20", folder=tmp_path / "second")
         said = (tmp_path / "second" / "rank-0.log").read_text()
         assert f"`{weights}` is for 7 classes, not 3: a new head" in said
 
 
-def test_a_mistake_is_one_line_that_says_what_to_do(python, pictures, tmp_path):
+def test_a_mistake_is_one_line_that_says_what_to_do(zygote, pictures, tmp_path):
     broken = tmp_path / "broken"
     shutil.copytree(pictures, broken)
     victim = sorted((broken / "train").rglob("*.jpg"))[4]
@@ -211,6 +205,6 @@ def test_a_mistake_is_one_line_that_says_what_to_do(python, pictures, tmp_path):
         (["--label-smoothing", "1"], 2, "--label-smoothing must be 0 or more and below 1, not 1.0"),
         (["--epochs", "0"], 2, "--epochs must be above 0, not 0"),
     ]
-    found = say_mistakes(python, tmp_path, [(MODULE, arguments) for arguments, _, _ in cases])
-    for (arguments, code, message), (found_code, line) in zip(cases, found, strict=True):
-        assert (found_code, message in line) == (code, True), (arguments, line)
+    found = call(zygote, tmp_path, MODULE, *(arguments for arguments, _, _ in cases))
+    for (arguments, code, message), said in zip(cases, found, strict=True):
+        assert (said.code, message in said.last_error) == (code, True), (arguments, said)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import pytest
 from jobs.contracts.spec import RunState
 from tests import needs
 from tests.fakes.gangs import Gangs
+from tests.fakes.picture_runs import call_each
 from trainer.common.sharding import shuffled_batches
 
 REPO = Path(__file__).parents[2]
@@ -24,6 +23,7 @@ SET = ("--data", "synthetic", "--image-size", "32", "--num-images", "320", "--nu
 RECIPE = ("--batch-per-rank", "16", "--epochs", "2", "--warmup-epochs", "1", "--lr", "0.1")
 # 0.94 where it was written; one picture of the 80 is 0.0125, and processors round otherwise.
 STATED_TOP1 = 0.85
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
 
 
 # Two trainings of up to 540 s belong to the first test.
@@ -49,7 +49,7 @@ def summaries(python, tmp_path_factory) -> Iterator[dict[str, dict[str, Any]]]:
             code_only=("trainer",),
             outputs=("model",),
             hang_s=240.0,
-            env={"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"},
+            env={"OMP_NUM_THREADS": "1", **QUIET},
         )
         status = gangs.wait(handle, 540)
         assert status.state is RunState.COMPLETED, (status, gangs.texts(handle, 0))
@@ -80,25 +80,6 @@ def test_both_programs_and_all_ranks_end_with_equal_weights(summaries):
     assert len(set(digests)) == 1
 
 
-# Calls the programs once per case in one process: TensorFlow takes seconds to load.
-MISTAKES_PROGRAM = """
-import contextlib, importlib, io, json, os, sys
-
-found = []
-for program, arguments, variables in json.loads(sys.argv[1]):
-    os.environ.update(variables)
-    with contextlib.redirect_stderr(io.StringIO()) as said:
-        try:
-            code = importlib.import_module(program).main(arguments)
-        except SystemExit as exit_:
-            code = exit_.code
-    found.append([code, said.getvalue().splitlines()[-1]])
-    for name in variables:
-        del os.environ[name]
-print(json.dumps(found))
-"""
-
-
 OTHER_CLUSTER = {
     "cluster": {"worker": ["127.0.0.1:9", "127.0.0.1:10"]},
     "task": {"type": "worker", "index": 1},
@@ -117,7 +98,7 @@ def make_set(folder: Path, *, val_classes: tuple[str, ...] = ("a", "b")) -> Path
     return folder
 
 
-def test_a_mistake_is_one_line_that_says_what_to_do(python, tmp_path):
+def test_a_mistake_is_one_line_that_says_what_to_do(tensorflow_zygote, tmp_path):
     broken = make_set(tmp_path / "broken")
     # In the last batch, which Keras asks for in a thread of TensorFlow's.
     *_, (last, _) = shuffled_batches(8, 2, seed=1, epoch=1)
@@ -171,22 +152,6 @@ def test_a_mistake_is_one_line_that_says_what_to_do(python, tmp_path):
             f"error: no weights can be read from `{weights}`",
         ),
     ]
-    done = subprocess.run(
-        [str(python), "-c", MISTAKES_PROGRAM, json.dumps([case for case, _, _ in cases])],
-        env={
-            **os.environ,
-            "PYTHONPATH": str(REPO),
-            "CUDA_VISIBLE_DEVICES": "",
-            "TF_CPP_MIN_LOG_LEVEL": "2",
-        },
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    for (case, code, message), found in zip(
-        cases, json.loads(done.stdout.splitlines()[-1]), strict=True
-    ):
-        assert found[0] == code, (case, found)
-        assert message in found[1], case
+    found = call_each(tensorflow_zygote, tmp_path, [case for case, _, _ in cases], env=QUIET)
+    for (case, code, message), said in zip(cases, found, strict=True):
+        assert (said.code, message in said.last_error) == (code, True), (case, said)

@@ -7,30 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from jobs.contracts.spec import RunState
-from jobs.images.runtimes import PROJECT
-from tests.fakes.gangs import Gangs
+from tests.fakes.torch_ranks import Strategy, Zygote, start_gang
 
-PROGRAM = PROJECT / "tests/integration/programs/step_parts.py"
+PROGRAM = "tests.integration.programs.step_parts"
+RUN_TIMEOUT_S = 300
 
 
-@pytest.mark.parametrize(("strategy", "launcher"), [("ddp", "torch"), ("horovod", "horovod")])
+@pytest.mark.parametrize("strategy", ["ddp", "horovod"])
 def test_what_a_slower_rank_makes_others_wait_is_exchange(
-    torch_gangs: Gangs, tmp_path: Path, strategy: str, launcher: str
+    zygote: Zygote, tmp_path: Path, strategy: Strategy
 ) -> None:
-    found = []
-    for sleep_s in (0.0, 0.3):
-        file = tmp_path / f"{sleep_s}.json"
-        handle = torch_gangs.submit(
-            ["python", str(PROGRAM), strategy, str(sleep_s), str(file)],
-            launcher=launcher,
-            processes_per_node=2,
-            env={"PYTHONPATH": str(PROJECT)},
-        )
-        assert torch_gangs.wait(handle).state is RunState.COMPLETED
-        found.append(json.loads(file.read_text()))
-    equal, waiting = found
-    for each in found:
+    file = tmp_path / "parts.json"
+    folder = tmp_path / "run"
+    gang = start_gang(zygote, [PROGRAM, str(file)], strategy=strategy, size=2, folder=folder)
+    assert gang.wait(RUN_TIMEOUT_S) == [0, 0], gang.texts()
+    gang.end()
+    equal, waiting = json.loads(file.read_text())
+    for each in (equal, waiting):
         assert set(each) == {"compute_s", "exchange_s", "step_s"}
         assert each["compute_s"] + each["exchange_s"] == pytest.approx(each["step_s"], rel=0.03)
     assert waiting["exchange_s"] > 0.7 * waiting["step_s"]

@@ -1,14 +1,12 @@
-"""The MNIST program on real ranks: Horovod and DDP under the local engine, and alone.
+"""The MNIST program on real ranks: of Horovod, of DDP, and alone.
 
 Every run is of the digits, with PyTorch and Horovod of the image's own runtime.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
-import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,18 +14,19 @@ from typing import Any
 import pytest
 
 from jobs.contracts.spec import RunState
+from jobs.images.runtimes import PROJECT
 from jobs.runs.progress import Progress, read_progress
 from tests import needs
 from tests.busy import how_busy
 from tests.fakes import picture_runs
 from tests.fakes.gangs import Gangs
+from tests.fakes.safetensors_files import read_tensors
+from tests.fakes.torch_ranks import start_gang
 from trainer.data.disk.events import Events
 from trainer.data.pictures.idx import read_idx, write_idx
 from trainer.data.prepare.digits import prepare_digits
 
-REPO = Path(__file__).parents[2]
 MODULE = "trainer.pytorch.mnist"
-PROGRAM = ("python", "-m", MODULE)
 RUN_TIMEOUT_S = 300
 
 
@@ -59,11 +58,6 @@ def read_run(run_dir: Path) -> Trained:
 
 
 @pytest.fixture(scope="module")
-def python() -> Path:
-    return needs.runtime("pytorch")
-
-
-@pytest.fixture(scope="module")
 def digits(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("data") / "digits"
     prepare_digits(folder, Events(as_json=True))
@@ -84,60 +78,32 @@ def small(digits, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def gangs(python, tmp_path_factory) -> Iterator[Gangs]:
-    made = Gangs(tmp_path_factory.mktemp("workspace"), interpreter=python)
-    yield made
-    made.end()
-
-
-@pytest.fixture(scope="module")
-def on_two_ranks(gangs, digits) -> Trained:
-    """The demo's training: two ranks, Horovod, under the local engine."""
-    handle = gangs.submit(
-        [*PROGRAM, "--data", str(digits), "--strategy", "horovod"],
-        launcher="horovod",
-        processes_per_node=2,
-        code=str(REPO),
-        code_only=("trainer",),
-        outputs=("model",),
-        hang_s=120.0,
-        # More threads than idle cores wait for each other: beside other tests that costs minutes.
-        env={"OMP_NUM_THREADS": "1"},
-    )
-    status = gangs.wait(handle, RUN_TIMEOUT_S)
-    assert status.state is RunState.COMPLETED, (status, gangs.texts(handle, 0))
-    return read_run(Path(handle.run_dir))
+def on_two_ranks(zygote, digits, tmp_path_factory) -> Trained:
+    """The demo's training, on two ranks of DDP."""
+    folder = tmp_path_factory.mktemp("two") / "run"
+    picture_runs.train(zygote, MODULE, "--data", str(digits), folder=folder, size=2)
+    return read_run(folder)
 
 
 class TestDigits:
-    def test_two_ranks_of_horovod_learn_the_digits(self, on_two_ranks):
+    def test_two_ranks_learn_the_digits(self, on_two_ranks):
         summary = on_two_ranks.summary
         fixed = ("program", "strategy", "world_size", "device", "epochs", "batch_size", "seed")
         assert [summary[key] for key in fixed] == [
-            *("trainer.pytorch.mnist", "horovod", 2, "cpu", 8, 64, 1)
+            *("trainer.pytorch.mnist", "ddp", 2, "cpu", 8, 64, 1)
         ]
         assert (summary["train_images"], summary["test_images"]) == (1442, 355)
         assert 0.97 <= summary["test_accuracy"] < summary["test_top5"] <= 1
         assert summary["images_per_s"] > 0
 
-    def test_both_ranks_end_with_the_same_weights_and_the_model_holds_them(
-        self, on_two_ranks, python
-    ):
+    def test_both_ranks_end_with_the_same_weights_and_the_model_holds_them(self, on_two_ranks):
         digests = on_two_ranks.summary["weights_sha256"]
         assert len(digests) == 2
         assert len(set(digests)) == 1
-        program = """
-import hashlib, sys
-from safetensors.torch import load_file
-weights = load_file(sys.argv[1])
-digest = hashlib.sha256()
-for name, value in sorted(weights.items()):
-    digest.update(name.encode() + value.numpy().tobytes())
-print(digest.hexdigest())
-"""
-        argv = [str(python), "-c", program, str(on_two_ranks.model)]
-        found = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
-        assert found.strip() == digests[0]
+        digest = hashlib.sha256()
+        for name, value in sorted(read_tensors(on_two_ranks.model).items()):
+            digest.update(name.encode() + value)
+        assert digest.hexdigest() == digests[0]
 
     def test_the_metrics_show_every_epoch_and_end_in_the_summary(self, on_two_ranks):
         steps = 23  # of 64 pictures
@@ -151,14 +117,41 @@ print(digest.hexdigest())
         rates = on_two_ranks.curve("train", "images_per_s")
         assert rates[-1][1] == on_two_ranks.summary["images_per_s"]
 
-    def test_the_progress_is_whole_and_its_rate_is_about_the_summarys(self, on_two_ranks):
+    def test_the_progress_is_whole(self, on_two_ranks):
         progress = on_two_ranks.progress
         assert (progress.done, progress.total, progress.unit) == (184, 184, "step")
         # An epoch's last batch is smaller.
         assert progress.samples_total == pytest.approx(8 * 1442)
+
+    @pytest.mark.faults
+    def test_a_job_of_horovod_ends_as_ddp_does_and_tells_about_the_summarys_rate(
+        self, on_two_ranks, digits, tmp_path
+    ):
+        gangs = Gangs(tmp_path, interpreter=needs.runtime("pytorch"))
+        handle = gangs.submit(
+            ["python", "-m", MODULE, "--data", str(digits), "--strategy", "horovod"],
+            launcher="horovod",
+            processes_per_node=2,
+            code=str(PROJECT),
+            code_only=("trainer",),
+            outputs=("model",),
+            hang_s=120.0,
+            # More threads than idle cores wait for each other: beside other tests that costs minutes.
+            env={"OMP_NUM_THREADS": "1"},
+        )
+        status = gangs.wait(handle, RUN_TIMEOUT_S)
+        gangs.end()
+        assert status.state is RunState.COMPLETED, (status, gangs.texts(handle, 0))
+        trained = read_run(Path(handle.run_dir))
+        digests = {
+            digest for each in (trained, on_two_ranks) for digest in each.summary["weights_sha256"]
+        }
+        assert len(digests) == 1
+        assert trained.progress is not None
         # Of the last seconds and of the whole: beside other work the two differ more.
         times = 2 * how_busy()
-        assert 1 / times < progress.samples_per_s / on_two_ranks.summary["images_per_s"] < times
+        rate = trained.progress.samples_per_s
+        assert 1 / times < rate / trained.summary["images_per_s"] < times
 
     @pytest.mark.faults
     def test_one_rank_with_the_same_total_batch_comes_to_the_same_within_a_point(
@@ -194,43 +187,21 @@ class TestRanks:
         assert losses[0] == losses[1]
         assert len({digest for run in runs for digest in run.summary["weights_sha256"]}) == 1
 
-    def test_a_loss_that_is_no_number_ends_every_rank_with_one_clear_line(self, gangs, small):
-        handle = gangs.submit(
-            [*PROGRAM, "--data", str(small), "--lr", "1e30", "--strategy", "ddp"],
-            launcher="torch",
-            code=str(REPO),
-            code_only=("trainer",),
-        )
-        status = gangs.wait(handle, RUN_TIMEOUT_S)
-        assert (status.state, status.exit_code) == (RunState.FAILED, 1)
-        text = "\n".join(gangs.texts(handle, 0))
-        assert "error: training has diverged: the loss of 2 ranks is not finite at " in text
-        assert "hint: a smaller --lr than 1e+30" in text
-        assert "Traceback" not in text
-        assert not (Path(handle.run_dir) / "summary.json").exists()
+    def test_a_loss_that_is_no_number_ends_every_rank_with_one_clear_line(
+        self, zygote, small, tmp_path
+    ):
+        argv = [MODULE, "--data", str(small), "--lr", "1e30"]
+        gang = start_gang(zygote, argv, strategy="ddp", size=2, folder=tmp_path)
+        assert gang.wait(RUN_TIMEOUT_S) == [1, 1], gang.texts()
+        gang.end()
+        for text in gang.texts():
+            assert "error: training has diverged: the loss of 2 ranks is not finite at " in text
+            assert "hint: a smaller --lr than 1e+30" in text
+            assert "Traceback" not in text
+        assert not (tmp_path / "summary.json").exists()
 
 
-# Calls the program once per case in one process: PyTorch takes seconds to load.
-MISTAKES_PROGRAM = """
-import contextlib, io, json, os, sys
-from trainer.pytorch import mnist
-
-found = []
-for arguments, variables in json.loads(sys.argv[1]):
-    os.environ.update(variables)
-    with contextlib.redirect_stderr(io.StringIO()) as said:
-        try:
-            code = mnist.main(arguments)
-        except SystemExit as exit_:
-            code = exit_.code
-    found.append([code, said.getvalue().splitlines()[-1]])
-    for name in variables:
-        del os.environ[name]
-print(json.dumps(found))
-"""
-
-
-def test_a_mistake_is_one_line_that_says_what_to_do(python, small, tmp_path):
+def test_a_mistake_is_one_line_that_says_what_to_do(zygote, small, tmp_path):
     data = str(small)
     cases = [
         ([["--epochs", "0"], {}], 2, "--epochs must be above 0, not 0"),
@@ -272,14 +243,8 @@ def test_a_mistake_is_one_line_that_says_what_to_do(python, small, tmp_path):
             "error: rank 0 cannot meet the others at file:///nowhere/at/all: no such folder (hint",
         ),
     ]
-    done = subprocess.run(
-        [str(python), "-c", MISTAKES_PROGRAM, json.dumps([case for case, _, _ in cases])],
-        env={**os.environ, "PYTHONPATH": str(REPO), "CUDA_VISIBLE_DEVICES": ""},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    for (case, code, message), found in zip(cases, json.loads(done.stdout), strict=True):
-        assert found[0] == code, case
-        assert message in found[1], case
+    called = [(MODULE, *case) for case, _, _ in cases]
+    found = picture_runs.call_each(zygote, tmp_path, called)
+    for (case, code, message), said in zip(cases, found, strict=True):
+        assert said.code == code, case
+        assert message in said.last_error, case

@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from typing import Any
 
 import pytest
 
-from jobs.images.runtimes import PROJECT
-from tests import needs
 from tests.gpu.trainings import TORCHVISIONS
 
 CHECKS = "tests.integration.programs.wait_checks"
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, Any]:
+def found(zygote, tmp_path_factory) -> dict[str, Any]:
     """What wait_checks.py found."""
-    done = subprocess.run(
-        [needs.runtime("pytorch"), "-m", CHECKS],
-        env={**os.environ, "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(zygote.run(CHECKS, folder=tmp_path_factory.mktemp("checks")))
 
 
 def test_each_kind_of_wait_is_counted_and_nothing_else(found):

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from pathlib import Path
 
-from jobs.images.runtimes import PROJECT
-from tests import needs
 from tests.campaign import campaign
 from trainer.common.checkpoint import Checkpoint, CheckpointFolder
 from trainer.common.manifest import FORMAT
 
 GOLDEN = Path(__file__).parent / "golden"
+READER = "tests.trainer.golden.read_pytorch"
 
 
 def refuse(text: str) -> None:
@@ -36,17 +33,9 @@ def test_manifest_and_files_of_format_1():
     )
 
 
-def test_pytorch_state_of_format_1():
-    python = needs.runtime("pytorch")
+def test_pytorch_state_of_format_1(zygote, tmp_path):
     folder = GOLDEN / "checkpoint-format-1"
-    done = subprocess.run(
-        [python, GOLDEN / "read_pytorch.py", folder / "pytorch"],
-        env={**os.environ, "PYTHONPATH": str(PROJECT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    campaign("F14 checkpoints of format 1, PyTorch", tried=1, survived=int(not done.returncode))
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == json.loads((folder / "pytorch.json").read_text())
+    told = json.loads(zygote.run(READER, str(folder / "pytorch"), folder=tmp_path))
+    wanted = json.loads((folder / "pytorch.json").read_text())
+    campaign("F14 checkpoints of format 1, PyTorch", tried=1, survived=int(told == wanted))
+    assert told == wanted

@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from pathlib import Path
 
-from jobs.images.runtimes import PROJECT
-from tests import needs
 from tests.campaign import campaign
 
 GOLDEN = Path(__file__).parent / "golden"
+STATE = "tests.trainer.golden.tensorflow_state"
 
 
-def test_state_of_format_1():
-    python = needs.runtime("tensorflow")
+def test_state_of_format_1(tensorflow_zygote, tmp_path):
     folder = GOLDEN / "checkpoint-format-1"
-    done = subprocess.run(
-        [python, GOLDEN / "tensorflow_state.py", "read", folder / "tensorflow"],
-        env={**os.environ, "PYTHONPATH": str(PROJECT), "TF_CPP_MIN_LOG_LEVEL": "2"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    survived = int(not done.returncode)
-    campaign("F14 checkpoints of format 1, TensorFlow and Keras", tried=1, survived=survived)
-    assert done.returncode == 0, done.stderr
+    env = {"TF_CPP_MIN_LOG_LEVEL": "2"}
+    arguments = ("read", str(folder / "tensorflow"))
+    told = json.loads(tensorflow_zygote.run(STATE, *arguments, folder=tmp_path, env=env))
     wanted = json.loads((folder / "tensorflow.json").read_text())
-    assert json.loads(done.stdout) == wanted
+    survived = int(told == wanted)
+    campaign("F14 checkpoints of format 1, TensorFlow and Keras", tried=1, survived=survived)
+    assert told == wanted

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from jobs.images.runtimes import PROJECT
-from tests import needs
 from tests.campaign import campaign
+from tests.fakes.torch_ranks import Zygote
 
-MALICIOUS = Path(__file__).parent / "programs" / "malicious_weights.py"
+MALICIOUS = "tests.trainer.programs.malicious_weights"
 # Readers that run what they read, in any spelling that they are called by here.
 RUNS_WHAT_IT_READS = re.compile(
     r"\b(?:c|cloud)?[pP]ickle\.(?:loads?|Unpickler)\b|\bimport pickle\b|\bmarshal\.loads?\b"
@@ -61,18 +59,8 @@ def test_the_gate_would_see_it(line):
     assert RUNS_WHAT_IT_READS.search(line)
 
 
-def test_malicious_weights_are_refused_and_run_nothing(tmp_path: Path) -> None:
-    python = needs.runtime("pytorch")
-    done = subprocess.run(
-        [python, MALICIOUS, tmp_path],
-        env={**os.environ, "PYTHONPATH": str(PROJECT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
+def test_malicious_weights_are_refused_and_run_nothing(zygote: Zygote, tmp_path: Path) -> None:
+    told = json.loads(zygote.run(MALICIOUS, folder=tmp_path).splitlines()[-1])
     refused = {name for name, what in told.items() if what.startswith("refused: no weights can ")}
     has_run = (tmp_path / "canary").exists()
     survived = 0 if has_run else len(refused)

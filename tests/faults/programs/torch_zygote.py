@@ -1,6 +1,8 @@
 """Imports PyTorch (or the modules it is given) once, then forks a rank for each line of JSON on stdin; run by the runtime.
 
-    {"env": {...}, "cwd": DIR, "log": FILE, "argv": [MODULE, ...]}
+    {"env": {...}, "cwd": DIR, "log": FILE, "errors": FILE, "argv": [MODULE, ...]}
+
+What it says on stderr goes to `log`, too, where there are no `errors`.
 
 Each rank is a process of its own that runs `MODULE.main(argv)` and ends as if it had been started
 by itself, but for the seconds in which Python takes its modules apart. Written to stdout: the pid of each rank, then `PID STATUS` as each one ends. No thread
@@ -30,6 +32,10 @@ EARLY = (
     "tensorboard.compat.proto.event_pb2",
     "tensorboard.summary.writer.event_file_writer",
     "trainer.pytorch.mnist",
+    "trainer.pytorch.hymenoptera",
+    "trainer.pytorch.maskrcnn",
+    "trainer.pytorch.maskrcnn_evaluation",
+    "trainer.pytorch.own",
 )
 
 
@@ -83,12 +89,15 @@ def run(order: dict[str, Any]) -> int:
     os.setsid()
     os.environ.update(order["env"])
     os.chdir(order["cwd"])
-    log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    log, errors = (
+        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        for path in (order["log"], order.get("errors", order["log"]))
+    )
     nothing = os.open(os.devnull, os.O_RDONLY)
-    for target, source in ((0, nothing), (1, log), (2, log)):
+    for target, source in ((0, nothing), (1, log), (2, errors)):
         os.dup2(source, target)
     name, *argv = order["argv"]
-    return importlib.import_module(name).main(argv)
+    return importlib.import_module(name).main(argv) or 0
 
 
 def reap() -> None:

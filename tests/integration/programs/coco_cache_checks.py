@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,9 +20,9 @@ from trainer.pytorch.maskrcnn_loading import draw_masks
 from trainer.pytorch.strategy import make_strategy
 
 
-def main() -> None:
+def main(argv: Sequence[str]) -> None:
     """Open the split of the folder as two ranks of a node do, then with its annotations changed."""
-    folder = Path(sys.argv[1])
+    folder = Path(argv[0])
     plain = read_split(folder, "train2017")
     read: list[str] = []
     read_all = coco_cache.read_split
@@ -80,7 +80,3 @@ def main() -> None:
             }
         )
     )
-
-
-if __name__ == "__main__":
-    main()

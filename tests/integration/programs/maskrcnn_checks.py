@@ -1,11 +1,11 @@
-"""Checks parts of Mask R-CNN in one process, since PyTorch takes seconds to load: DATA -> JSON."""
+"""Checks parts of Mask R-CNN in one process: main([DATA]) -> JSON."""
 
 import contextlib
 import io
 import json
 import random
-import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -275,9 +275,9 @@ def check_recipe() -> dict[str, Any]:
     return found
 
 
-def main(data: str) -> None:
-    torch.set_num_threads(1)
-    split = read_split(Path(data), "val2017")
+def main(argv: Sequence[str]) -> None:
+    """Print what each part makes of the set."""
+    split = read_split(Path(argv[0]), "val2017")
     wrong = perturbed(split)
     found = {
         "truth": own_figures(split, truth(split)),
@@ -289,7 +289,3 @@ def main(data: str) -> None:
         "recipe": check_recipe(),
     }
     print(json.dumps(found))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

@@ -1,7 +1,6 @@
 """Looks at the boxes of a Mask R-CNN at COCO's full size, with halves in its layers -> JSON."""
 
 import json
-import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -161,12 +160,12 @@ def built() -> Any:
     return build_network(design, is_pretrained=True, regions_per_image=64)
 
 
-if __name__ == "__main__":
-    torch.set_num_threads(1)
+def main(argv: Sequence[str]) -> None:
+    """Print one part."""
     # Given by name: a step of training at full size takes minutes where a CPU has no bf16.
     parts: dict[str, Callable[[], Any]] = {
         "trained": lambda: trained_boxes(built()),
         "kept": lambda: {name: kept(name) for name in DTYPES},
         "average_precision": lambda: {name: average_precision(name) for name in DTYPES},
     }
-    print(json.dumps(parts[sys.argv[1]]()))
+    print(json.dumps(parts[argv[0]]()))

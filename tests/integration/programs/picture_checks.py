@@ -1,6 +1,6 @@
-"""What test_loader.py and the tests of the picture programs ask of PyTorch; run by the runtime.
+"""What test_loader.py and the tests of the picture programs ask of PyTorch; run in the zygote.
 
-python picture_checks.py CHECK FOLDER      prints what it found as JSON
+main(["check", FOLDER, CHECK, ...])        prints what it found as JSON
 main(["evaluate", MODULE, ...])            in a rank: what each picture's evaluation was
 main(["train", MODULE, ...])               in a rank: the program itself
 """
@@ -221,22 +221,6 @@ def broken(_folder: Path) -> object:
     return said
 
 
-def mistakes(folder: Path) -> object:
-    """Exit code and last line on stderr of each call of a program: [module, arguments]."""
-    found = []
-    for module, arguments in json.loads((folder / "cases.json").read_text()):
-        said = io.StringIO()
-        stderr, sys.stderr = sys.stderr, said
-        try:
-            code = importlib.import_module(module).main(arguments)
-        except SystemExit as exit_:
-            code = exit_.code
-        finally:
-            sys.stderr = stderr
-        found.append([code, said.getvalue().splitlines()[-1]])
-    return found
-
-
 def evaluate(argv: Sequence[str]) -> int:
     """Evaluate once, untrained; each rank writes which pictures it saw and what came out."""
     from trainer.common.options import parse_options
@@ -285,14 +269,13 @@ def main(argv: Sequence[str]) -> int:
     what, *rest = rest
     if what == "evaluate":
         return evaluate(rest)
+    if what == "check":
+        checks = {each.__name__: each for each in CHECKS}
+        print(json.dumps({name: checks[name](Path(rest[0])) for name in rest[1:]}))
+        return 0
     module, *rest = rest
     assert what == "train"
     return importlib.import_module(module).main(rest)
 
 
-CHECKS = (crops, batches, decoders, formats, broken, corrupt, mistakes)
-
-if __name__ == "__main__":
-    checks = {each.__name__: each for each in CHECKS}
-    results = {name: checks[name](Path(sys.argv[1])) for name in sys.argv[2:]}
-    print(json.dumps(results))
+CHECKS = (crops, batches, decoders, formats, broken, corrupt)

@@ -8,6 +8,7 @@ import json
 import os
 import random
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -264,5 +265,7 @@ def torn() -> object:
 
 CHECKS = (torn, lamb, scaled, losses, mixed, votes, networks, changed, beyond_memory)
 
-if __name__ == "__main__":
+
+def main(_argv: Sequence[str]) -> None:
+    """Print what each found."""
     print(json.dumps({each.__name__: each() for each in CHECKS}))

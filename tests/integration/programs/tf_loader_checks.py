@@ -1,6 +1,6 @@
-"""What test_loader_tf.py asks of TensorFlow's loader; run by the runtime.
+"""What test_loader_tf.py asks of TensorFlow's loader; run in the zygote.
 
-python tf_loader_checks.py FOLDER PACKED     prints what it found as JSON
+main([FOLDER, PACKED])     prints what it found as JSON
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -177,8 +176,9 @@ def leave(folder: Path) -> None:
         circle.append(error)
 
 
-if __name__ == "__main__":
-    folder, packed = Path(sys.argv[1]), Path(sys.argv[2])
+def main(argv: Sequence[str]) -> None:
+    """Look at all, then leave in the middle."""
+    folder, packed = map(Path, argv)
     results = {
         "batches": batches(folder),
         "epoch": epoch(packed),

@@ -301,8 +301,8 @@ def of_programs(folder: Path) -> dict[str, dict[str, int]]:
 def of_detector(folder: Path) -> dict[str, object]:
     """What waits within Mask R-CNN on its own tensors, and in copies of its samples."""
     make_coco(folder / "shapes", num_train=12, num_val=2, seed=1)
-    arguments = ("--data", str(folder / "shapes"), "--backbone", "resnet18", "--image-size", "64")
-    arguments += ("--backbone-weights", "none", "--regions-per-image", "16", "--device", "cpu")
+    arguments = ("--data", str(folder / "shapes"), "--backbone", "resnet18", "--image-size", "32")
+    arguments += ("--backbone-weights", "none", "--regions-per-image", "4", "--device", "cpu")
     options = parse_options(maskrcnn.Options, arguments)
     task = maskrcnn.MaskRcnn(options, ranks_here(folder))
     with Waits(torch.device("cpu")) as seen:
@@ -329,7 +329,7 @@ def ahead() -> list[str]:
     return Stream.said
 
 
-def main() -> None:
+def main(_argv: Sequence[str]) -> None:
     """Print all as JSON; what is told here of a wait by hand shows that each kind is seen."""
     with tempfile.TemporaryDirectory() as name:
         os.chdir(name)
@@ -350,7 +350,3 @@ def main() -> None:
         torch.full((2,), 3.0, device=GPU)
         found["by_hand"] = dict(seen.found)
     print(json.dumps(found))
-
-
-if __name__ == "__main__":
-    main()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -21,9 +22,9 @@ def rounded(value: Tensor) -> list[float]:
     return [round(each, 6) for each in value.flatten().tolist()]
 
 
-def main() -> None:
+def main(argv: Sequence[str]) -> None:
     """Restore as rank 1 of 2."""
-    found = CheckpointFolder(Path(sys.argv[1])).newest(print)
+    found = CheckpointFolder(Path(argv[0])).newest(print)
     assert found is not None
     snapshot = read_files(found.files)
     network, optimizer = build()
@@ -51,4 +52,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import keras
@@ -93,9 +94,11 @@ def rounded(value: tf.Tensor) -> list[float]:
     return [round(float(each), 5) for each in value.numpy().ravel()]
 
 
+def main(argv: Sequence[str]) -> None:
+    """Write or read the state in a folder."""
+    what, folder = argv
+    {"write": write, "read": read}[what](Path(folder))
+
+
 if __name__ == "__main__":
-    match sys.argv[1:]:
-        case ["write", folder]:
-            write(Path(folder))
-        case ["read", folder]:
-            read(Path(folder))
+    main(sys.argv[1:])

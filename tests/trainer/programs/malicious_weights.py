@@ -1,8 +1,8 @@
 """Makes files of weights that would run code or break a reader, and lets load_weights read each.
 
-    PYTHONPATH=. python tests/trainer/programs/malicious_weights.py FOLDER
+    main([])     in an empty folder
 
-Prints as JSON by file what came of it; a file named `canary` in FOLDER says that code ran.
+Prints as JSON by file what came of it; a file named `canary` says that code ran.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ import os
 import pickle
 import struct
 import subprocess
-import sys
 import tarfile
 import zipfile
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ import torch
 from trainer.common.errors import TrainingError
 from trainer.pytorch.state import load_weights
 
-FOLDER = Path(sys.argv[1])
+FOLDER = Path.cwd()
 TOUCH = f"touch '{FOLDER / 'canary'}'"
 OPEN = f"open({str(FOLDER / 'canary')!r}, 'w').close()"
 
@@ -140,7 +139,7 @@ def files() -> dict[str, bytes]:
     }
 
 
-def main() -> None:
+def main(_argv: Sequence[str]) -> None:
     """Try every file."""
     told: dict[str, str] = {}
     for name, data in files().items():
@@ -153,7 +152,3 @@ def main() -> None:
         except Exception as error:  # noqa: BLE001 - what came of it is the answer
             told[name] = f"{type(error).__name__}: {error}"
     print(json.dumps(told))
-
-
-if __name__ == "__main__":
-    main()

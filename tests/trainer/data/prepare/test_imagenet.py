@@ -184,11 +184,11 @@ def test_classes_are_read_from_meta_mat_or_its_damage_is_named(tmp_path):
         meta = member.read()
     assert read_synsets(meta) == {1: names[0], 2: names[1], 3: names[2], 4: "n00001740"}
     draw = seeds.dice(5)
-    cut = [b"", b"hello", meta[:128], *(meta[: draw.randrange(len(meta))] for _ in range(3))]
+    cut = [b"", b"hello", meta[:128], meta[: draw.randrange(len(meta))]]
     for damaged in cut:
         with pytest.raises(TrainingError, match=r"^it is a damaged MATLAB file: .+$"):
             read_synsets(damaged)
-    for _ in range(6):
+    for _ in range(2):  # SciPy takes most of a second to load
         flipped = bytearray(meta)
         flipped[draw.randrange(126, len(meta))] ^= 1 << draw.randrange(8)
         # Never another error; where the flip lies outside of the synsets there is none.

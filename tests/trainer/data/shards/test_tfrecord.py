@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import struct
-import subprocess
 
 import google_crc32c
 import pytest
 from PIL import Image
 
-from tests import needs
 from trainer.data.disk.events import Events
 from trainer.data.pack.program import pack
 from trainer.data.shards.tfrecord import bytes_feature, float_feature, int_feature, record_parts
@@ -57,40 +55,12 @@ def test_the_picture_lies_where_it_is_said_and_checksums_are_masked(size):
         assert struct.unpack("<I", stored) == (masked,)
 
 
-READER = """
-import json, sys
-import tensorflow as tf
-
-def rows(path):
-    for raw in tf.data.TFRecordDataset(path):
-        example = tf.train.Example.FromString(raw.numpy())
-        row = {}
-        for key, feature in example.features.feature.items():
-            values = list(getattr(feature, feature.WhichOneof("kind")).value)
-            row[key] = [v.hex() if isinstance(v, bytes) else v for v in values]
-        yield row
-
-def parsed(path):
-    # As docs/shards.md shows it.
-    description = {
-        "image/encoded": tf.io.FixedLenFeature([], tf.string),
-        "image/class/label": tf.io.FixedLenFeature([], tf.int64),
-    }
-    for raw in tf.data.TFRecordDataset(path):
-        example = tf.io.parse_single_example(raw, description)
-        picture = tf.io.decode_image(example["image/encoded"], channels=3)
-        encoded = example["image/encoded"].numpy().hex()
-        yield [encoded, int(example["image/class/label"]), picture.shape.as_list()]
-
-features, pictures, coco = sys.argv[1:]
-print(json.dumps([list(rows(features)), list(rows(pictures)), list(parsed(pictures)), list(rows(coco))]))
-"""
+READER = "tests.trainer.programs.read_records"
 
 
 @pytest.fixture(scope="module")
-def read(tmp_path_factory):
+def read(tensorflow_zygote, tmp_path_factory):
     """What TensorFlow reads: FEATURES, packed class folders (twice), a packed COCO folder."""
-    python = needs.runtime("tensorflow")
     folder = tmp_path_factory.mktemp("records")
     (folder / "features").write_bytes(record(b"\xff\xd8 \xff\xd9")[0] + record(b"x" * 20_000)[0])
     make_pictures(folder / "small", num_classes=2, num_train=8, num_val=2, size=24, seed=1)
@@ -106,11 +76,8 @@ def read(tmp_path_factory):
             events=Events(as_json=True),
         )
         shards.append(target / "train/train-000000.tfrecord")
-    done = subprocess.run(
-        [python, "-c", READER, *shards], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return folder, json.loads(done.stdout)
+    printed = tensorflow_zygote.run(READER, *map(str, shards), folder=folder)
+    return folder, json.loads(printed)
 
 
 def test_tensorflow_reads_every_kind_of_feature(read):
