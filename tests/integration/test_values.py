@@ -5,11 +5,8 @@ from __future__ import annotations
 import pytest
 
 import trainyard
+from tests.fakes.launched_store import Store
 from tests.folders import make_folder, read_folder
-from tests.integration.test_data_store import Store
-from tests.integration.test_data_store import store as azurite
-
-store = azurite
 
 
 @pytest.fixture(autouse=True)
