@@ -226,7 +226,9 @@ def chart_rows(project: Path, rounds: int) -> list[Row]:
             for _ in range(0, height, 400):
                 page.mouse.wheel(0, 400)
                 page.wait_for_timeout(50)
-            page.wait_for_function("() => document.querySelectorAll('.chart canvas').length > 90")
+            page.wait_for_function(
+                f"() => document.querySelectorAll('.chart canvas').length === {NUM_CHARTS}"
+            )
             longest_ms = page.evaluate("Math.max(...window.frames)")
             page.wait_for_function("() => !document.querySelector('#charts[data-read]')", timeout=0)
             memory_mb = ui.most_mb

@@ -173,7 +173,11 @@ function watchCharts(place) {
 
   // A chart is asked for and drawn once it comes near to what is seen: hundreds cost nothing before.
   const seen = new IntersectionObserver((entries) => {
-    for (const entry of entries) charts.get(entry.target.dataset.title).isNear = entry.isIntersecting;
+    for (const entry of entries) {
+      const found = charts.get(entry.target.dataset.title);
+      found.isNear = entry.isIntersecting;
+      found.wasNear ||= found.isNear;
+    }
     if (entries.some((entry) => entry.isIntersecting)) ask();
   }, { rootMargin: "300px" });
 
@@ -201,7 +205,7 @@ function watchCharts(place) {
         box.className = "chart";
         box.dataset.title = chart.title;
         place.append(box);
-        found = { box, version: "", isNear: false, drawn: null };
+        found = { box, version: "", isNear: false, wasNear: false, drawn: null };
         charts.set(chart.title, found);
         seen.observe(box);
       }
@@ -218,7 +222,8 @@ function watchCharts(place) {
     if (isAsking) { isWhole = false; return; }
     isAsking = true;
     clearTimeout(timer);
-    const near = [...charts].filter(([, found]) => found.isNear);
+    // One that was passed before it was drawn is drawn, too: who scrolls back finds it.
+    const near = [...charts].filter(([, found]) => found.isNear || (found.wasNear && !found.version));
     isWhole = true;
     const asked = new URLSearchParams(near.map(([title, found]) => ["chart", `${found.version} ${title}`]));
     const address = `${place.dataset.from}${place.dataset.from.includes("?") ? "&" : "?"}${asked}`;
