@@ -127,7 +127,8 @@ class TestLearning:
 
 def test_one_rank_trains_and_goes_on_from_its_first_step_to_the_bit(zygote, tmp_path):
     data, folder = tmp_path / "shapes", tmp_path / "checkpoints"
-    make_coco(data, num_train=8, num_val=1, seed=2)
+    # The first of these is so narrow that torchvision's pools, which go by it, took strides of 2 and 4.
+    make_coco(data, num_train=4, num_val=1, seed=2)
     arguments = (
         *(*TINY, "--data", str(data), "--max-steps", "2", "--precision", "bf16"),
         *("--checkpoint-dir", str(folder), "--checkpoint-every", "1"),

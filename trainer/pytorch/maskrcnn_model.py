@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import torch
 from torch import Tensor, nn
 from torchvision.models.detection import MaskRCNN, MaskRCNN_ResNet50_FPN_Weights
 from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
@@ -130,7 +131,25 @@ def build_network(design: Design, *, is_pretrained: bool, regions_per_image: int
         rpn_post_nms_top_n_test=round(USUAL_PROPOSALS * regions_per_image / USUAL_REGIONS),
     )
     keep_boxes_whole(network)
+    set_strides(network)
     return network
+
+
+def set_strides(network: MaskRCNN) -> None:
+    """Show the pools of regions a square picture, by which they set the strides of their features for good.
+
+    They would take the first picture of a training, or of what is left of one, and be wrong for one that
+    is narrow next to its padding (torchvision.ops.MultiScaleRoIAlign).
+    """
+    side = 1024
+    box, heads = torch.tensor([[0.0, 0.0, side, side]]), network.roi_heads
+    for pool in (heads.box_roi_pool, heads.mask_roi_pool):
+        strides = [4 << level for level in range(len(pool.featmap_names))]
+        features = {
+            name: torch.zeros(1, 1, side // stride, side // stride)
+            for name, stride in zip(pool.featmap_names, strides, strict=True)
+        }
+        pool(features, [box], [(side, side)])
 
 
 def keep_boxes_whole(network: MaskRCNN) -> None:

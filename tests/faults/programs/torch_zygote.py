@@ -12,6 +12,7 @@ and no collective is started before the fork. The end of stdin ends all.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import importlib
 import json
 import os
@@ -37,6 +38,9 @@ EARLY = (
     "trainer.pytorch.maskrcnn_evaluation",
     "trainer.pytorch.own",
 )
+
+
+PR_SET_PDEATHSIG = 1
 
 
 def main() -> int:
@@ -86,6 +90,8 @@ def start(order: dict[str, Any]) -> None:
 def run(order: dict[str, Any]) -> int:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    # Whoever ends this program, by a signal too, ends its ranks.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     os.setsid()
     os.environ.update(order["env"])
     os.chdir(order["cwd"])
