@@ -7,7 +7,7 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from unittest import mock
 
@@ -34,6 +34,8 @@ def answer_tab(line: str, shell: str = "bash", *, cwd: Path, **variables: str) -
     """Give what `press_tab` gives, answered by this process, which has loaded all that it needs."""
     out, err = io.StringIO(), io.StringIO()
     with (
+        _rich_comes_back(),
+        mock.patch("jobs.commands.completers._end_in_time"),  # of this process
         contextlib.chdir(cwd),
         mock.patch.dict(os.environ, {**_asked(line, shell), **variables}),
         contextlib.redirect_stdout(out),
@@ -42,6 +44,18 @@ def answer_tab(line: str, shell: str = "bash", *, cwd: Path, **variables: str) -
         code = main([])
     assert (code, err.getvalue().strip()) == (0, "")
     return out.getvalue().strip("\n")
+
+
+@contextlib.contextmanager
+def _rich_comes_back() -> Iterator[None]:
+    """Let what follows load rich, which an answer keeps from being loaded by its process."""
+    before = sys.modules.get("rich")
+    try:
+        yield
+    finally:
+        del sys.modules["rich"]
+        if before is not None:
+            sys.modules["rich"] = before
 
 
 def _asked(line: str, shell: str) -> Mapping[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mimetypes
 import os
 import secrets
 import socket
@@ -21,6 +22,7 @@ from jobs.host import console
 from jobs.host.socket_owner import is_own_peer
 from jobs.ui.addresses import make_pages
 from jobs.ui.edge import or_bug
+from jobs.ui.pages import PAGE_SIZE
 from jobs.ui.reading import Reading
 from jobs.ui.rendering import compile_templates
 
@@ -101,8 +103,9 @@ def listen(port: int) -> OwnListener:
 def _load_ahead(reading: Reading) -> None:
     """Load what the first page needs while the browser starts; what fails here fails on that page, too."""
     compile_templates()
+    mimetypes.init()  # its tables are files
     with suppress(LaunchError):
-        or_bug(lambda: reading.once().ask_each("ls", "--limit=1"))
+        or_bug(lambda: reading.once().ask_each("ls", f"--limit={PAGE_SIZE + 1}"))
 
 
 def _open_browser(folder: Path, address: str) -> None:

@@ -16,6 +16,9 @@ import pytest
 
 from jobs.contracts.errors import ExitCode
 from jobs.host.socket_owner import listener_owner
+from jobs.ui import rendering, server
+from jobs.ui.pages import PAGE_SIZE
+from jobs.ui.reading import Reading
 from tests.busy import HANG_S
 from tests.jobs.ui.conftest import folder_of
 from tests.ports import free_port
@@ -91,6 +94,22 @@ def test_the_printed_address_lets_in_and_ctrl_c_ends_it(launching, start):
     assert run in ui.ask("/runs").text
     code, said = ui.end(signal.SIGINT)
     assert (code, said) == (0, "Ctrl-C ends it; runs go on\n")
+
+
+def test_what_the_first_page_needs_is_loaded_ahead_of_it(launching, monkeypatch):
+    asked = []
+    rendering._templates.cache_clear()
+    launching.add_run(name="digits")
+    reading = Reading(launching.env_file)
+    monkeypatch.setattr(Reading, "ask_each", lambda self, *words: asked.append(words))
+    server._load_ahead(reading)
+    assert asked == [("ls", f"--limit={PAGE_SIZE + 1}")]
+    assert len(rendering._templates().cache) == len(rendering._templates().list_templates())
+
+
+def test_what_cannot_be_loaded_ahead_is_told_by_the_page_alone(tmp_path, capsys):
+    server._load_ahead(Reading(tmp_path / "none.json"))
+    assert capsys.readouterr() == ("", "")
 
 
 def addresses_of(port: int) -> set[str]:
