@@ -10,23 +10,6 @@ from pathlib import Path
 from tests.fakes.torch_ranks import Place, Strategy
 
 
-def gang_rate(
-    python: Path,
-    argv: Sequence[str],
-    *,
-    strategy: Strategy,
-    project: Path,
-    cwd: Path,
-    size: int = 2,
-    timeout_s: float = 300,
-) -> float:
-    """Run as so many ranks of the strategy; gives the last number that rank 0 printed."""
-    said = gang_line(
-        python, argv, strategy=strategy, project=project, cwd=cwd, size=size, timeout_s=timeout_s
-    )
-    return float(said)
-
-
 def gang_line(
     python: Path,
     argv: Sequence[str],

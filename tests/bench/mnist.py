@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from tests.bench.gang import alone_side_by_side, gang_rate
+from tests.bench.gang import alone_side_by_side, gang_line
 from tests.bench.pairs import Command
 from tests.bench.rates import rates_in_turn
 from tests.bench.table import Row
@@ -107,8 +107,10 @@ def _scaling(
                 if strategy == "single":
                     rate = alone_side_by_side(python, argv, project=project, cwd=Path(folder))
                 else:
-                    rate = gang_rate(
-                        python, argv, strategy=strategy, project=project, cwd=Path(folder)
+                    rate = float(
+                        gang_line(
+                            python, argv, strategy=strategy, project=project, cwd=Path(folder)
+                        )
                     )
                 found.append(rate)
                 print(

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from http.client import HTTPConnection
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, get_args
 
 Crash = Literal[
     "",
@@ -23,15 +23,7 @@ Crash = Literal[
     "while the job is sent",
     "after the reply",
 ]
-CRASHES: tuple[Crash, ...] = (
-    "before the intent",
-    "after the intent",
-    "after the code",
-    "after the image",
-    "after the record",
-    "while the job is sent",
-    "after the reply",
-)
+CRASHES: tuple[Crash, ...] = tuple(each for each in get_args(Crash) if each)
 
 
 def run_launch(

@@ -25,6 +25,7 @@ from jobs.host.becoming import become
 from tests.busy import how_busy
 from tests.documents.python_stub import STUB, WRITE, stub_text
 from tests.documents.value_types import VALUES, Types
+from tests.trainyard.steady import steady
 from trainyard import verbs
 from trainyard.verbs import Word, find_command, words_of
 
@@ -155,7 +156,7 @@ def test_a_function_gives_what_json_prints(launching, path, given):
     except msgspec.DecodeError:
         told = [msgspec.json.decode(line) for line in done.out.splitlines()]
     assert told
-    assert _steady(value) == _steady(told)
+    assert steady(value) == steady(told)
     if (verb := " ".join(path)) in VALUES:
         conforms(value, verb)
 
@@ -207,13 +208,6 @@ def test_a_function_gives_the_value_that_its_verb_prints(path, command, monkeypa
 
 def test_every_verb_with_a_typed_value_is_called():
     assert VALUES.keys() - {"env ls"} <= {" ".join(path) for path, _ in CALLS}
-
-
-def _steady(value):
-    """Leave out what differs from one look to the next: ages."""
-    if isinstance(value, dict):
-        return {name: _steady(each) for name, each in value.items() if name != "age_s"}
-    return [_steady(each) for each in value] if isinstance(value, list) else value
 
 
 def test_messages_and_warnings_go_to_the_log_and_nothing_is_printed(launching, caplog, capsys):

@@ -100,6 +100,8 @@ function watchLog(log) {
 }
 
 const ENDED = "no answer: has `launch ui` ended? Open the address that it prints.";
+// Another server at the same port does not know this browser.
+const isEnded = (answer) => !answer || answer.status === 403;
 
 // An EventSource does not tell an answer's text. A run that is not there has no more lines.
 async function whyRefused(address) {
@@ -107,7 +109,7 @@ async function whyRefused(address) {
   const stop = new AbortController();
   try {
     const answer = await fetch(address, { signal: stop.signal });
-    if (answer.status === 403) return ended;
+    if (isEnded(answer)) return ended;
     if (answer.ok) return { text: "the connection ended; Show reads the lines again", isOver: false };
     const isOver = answer.status === 404;
     return { text: `${isOver ? "no more lines: " : ""}${await answer.text()}`, isOver };
@@ -230,8 +232,8 @@ function watchCharts(place) {
     const answer = await fetch(address, { headers: { accept: "application/json" } }).catch(() => null);
     const told = answer && answer.ok ? await answer.json().catch(() => null) : null;
     isAsking = false;
-    if (!answer) sayTrouble("curves", ENDED);
-    else if (!answer.ok) sayTrouble("curves", answer.status === 403 ? ENDED : await errorIn(answer));
+    if (isEnded(answer)) sayTrouble("curves", ENDED);
+    else if (!answer.ok) sayTrouble("curves", await errorIn(answer));
     if (told) {
       sayTrouble("curves", "");
       update(told.charts);
@@ -298,7 +300,7 @@ function renew(old, made) {
 // Make parts of the page as they are now, those of an address; tells whether there is such a page.
 async function renewParts(address, parts) {
   const answer = await fetch(address).catch(() => null);
-  if (!answer || answer.status === 403) {
+  if (isEnded(answer)) {
     sayTrouble("now", ENDED);
     return true;
   }

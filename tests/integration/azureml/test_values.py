@@ -10,6 +10,10 @@ import pytest
 import trainyard
 from tests.fakes.azure_launch import AzureLaunch
 from tests.fakes.azureml import FakeAzure
+from tests.trainyard.steady import AGES, steady
+
+# Costs grow while nodes are idle.
+CHANGING = AGES | {"amount"}
 
 
 @pytest.mark.usefixtures("arm_client")
@@ -36,14 +40,6 @@ def test_runs_clusters_and_stacks_by_functions_are_those_of_the_verbs(
     }
     for words, value in told.items():
         typed = launch.type(*words.split(), "--json")
-        assert steady(value) == steady(json.loads(typed.out)), words
+        assert steady(value, CHANGING) == steady(json.loads(typed.out), CHANGING), words
     assert [each["id"] for each in told["ls"]] == [run.id]
     assert told["cluster ls"][0]["name"] == "cpu"
-
-
-def steady(value: object) -> object:
-    """Leave out what grows from one look to the next: ages, and costs while nodes are idle."""
-    if isinstance(value, dict):
-        kept = value.keys() - {"age_s", "amount"}
-        return {name: steady(each) for name, each in value.items() if name in kept}
-    return [steady(each) for each in value] if isinstance(value, list) else value
