@@ -60,6 +60,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: turns[item.path])
 
 
+@pytest.fixture(autouse=True)
+def _proxies_of_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have urllib read its proxies in each test: it keeps those of the first request for ever."""
+    monkeypatch.setattr("urllib.request._opener", None)
+
+
 @pytest.fixture(scope="session")
 def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
     """Forks PyTorch's ranks; one for all tests of a process, since it takes seconds to load."""

@@ -5,12 +5,6 @@ import pytest
 from tests.fakes.launching import Launching, use_fake_engine
 
 
-@pytest.fixture(autouse=True)
-def _proxies_of_the_test(monkeypatch):
-    """Have urllib read its proxies in each test: it keeps those of the first request for ever."""
-    monkeypatch.setattr("urllib.request._opener", None)
-
-
 @pytest.fixture
 def launching(tmp_path, capsys, monkeypatch):
     """`launch` on an engine that starts nothing, in a working folder of its own."""
