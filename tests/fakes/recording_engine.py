@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,22 +55,44 @@ def declare(
     `answers` are those of the provider's functions by token; a resource's outputs are its inputs
     where `outputs_of` does not say otherwise.
     """
-    _have_loop()
     engine = RecordingEngine(answers or {}, outputs_of)
-    set_mocks(engine, project="trainyard", stack=stack)
     resolved: list[Any] = []
 
     @test
     def run() -> pulumi.Output[Any]:
         return pulumi.Output.from_input(program()).apply(resolved.append)
 
-    run()
+    with loops_closed():
+        set_mocks(engine, project="trainyard", stack=stack)
+        run()
     return resolved[0], engine.declared
 
 
-def _have_loop() -> None:
-    """Pulumi asks for the thread's event loop, and an `asyncio.run` of another test leaves none."""
+class _Remembered(asyncio.DefaultEventLoopPolicy):
+    def __init__(self) -> None:
+        super().__init__()
+        self.loops: list[asyncio.AbstractEventLoop] = []
+
+    def new_event_loop(self) -> asyncio.AbstractEventLoop:
+        loop = super().new_event_loop()
+        self.loops.append(loop)
+        return loop
+
+
+@contextmanager
+def loops_closed() -> Iterator[None]:
+    """Have an event loop for Pulumi, and close it and those that Pulumi makes in its threads.
+
+    It leaves them open; whatever test collects them as garbage would be warned for it.
+    """
+    before, policy = asyncio.get_event_loop_policy(), _Remembered()
+    asyncio.set_event_loop_policy(policy)
+    loop = policy.new_event_loop()
+    policy.set_event_loop(loop)
     try:
-        asyncio.get_event_loop_policy().get_event_loop()
-    except RuntimeError:
-        asyncio.set_event_loop(asyncio.new_event_loop())
+        yield
+    finally:
+        loop.run_until_complete(loop.shutdown_default_executor())
+        for each in policy.loops:
+            each.close()
+        asyncio.set_event_loop_policy(before)

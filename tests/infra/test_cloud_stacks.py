@@ -17,7 +17,7 @@ from pulumi.runtime.settings import get_monitor
 from infra.cloud.account import find_account, why_unpinned
 from infra.cloud.platform import CloudPlatform
 from infra.roles import Role
-from tests.fakes.recording_engine import RecordingEngine, declare
+from tests.fakes.recording_engine import RecordingEngine, declare, loops_closed
 from tests.infra.cloud_declared import (
     STACKS,
     SUBSCRIPTION,
@@ -357,8 +357,8 @@ def test_a_login_that_fails_is_told_in_its_own_words():
             message = f"invoke of {args.token} returned an error: ERROR: Please run az login"
             raise RuntimeError(message)
 
-    set_mocks(LoggedOut({}, lambda declared: declared.inputs), project="trainyard", stack="dev")
-    with pytest.raises(pulumi.RunError) as caught:
+    with loops_closed(), pytest.raises(pulumi.RunError) as caught:
+        set_mocks(LoggedOut({}, lambda declared: declared.inputs), project="trainyard", stack="dev")
         find_account()
     reason, hint = str(caught.value).split("\n")
     assert reason == "no way into Azure: ERROR: Please run az login"
