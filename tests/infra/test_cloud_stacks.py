@@ -357,9 +357,10 @@ def test_a_login_that_fails_is_told_in_its_own_words():
             message = f"invoke of {args.token} returned an error: ERROR: Please run az login"
             raise RuntimeError(message)
 
-    with loops_closed(), pytest.raises(pulumi.RunError) as caught:
+    with loops_closed():
         set_mocks(LoggedOut({}, lambda declared: declared.inputs), project="trainyard", stack="dev")
-        find_account()
+        with pytest.raises(pulumi.RunError) as caught:
+            find_account()
     reason, hint = str(caught.value).split("\n")
     assert reason == "no way into Azure: ERROR: Please run az login"
     assert hint.startswith("  hint: `az login`")
