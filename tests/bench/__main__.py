@@ -85,6 +85,8 @@ PAGES = {
             "- Steps under Horovod and with agreement: steps of both kinds in turn in one process.",
             "- Efficiency: the peer is two processes that train side by side and never talk, so "
             "what two cores cost each other is in both.",
+            "- bf16 where the CPU has instructions for it (Linux names them in /proc/cpuinfo), else fp32; "
+            "the peers compute in fp32, as they are.",
             "- ResNet-50: one process on all cores. The peer does what Horovod's "
             "`pytorch_synthetic_benchmark.py` does; both leave ten steps out and count ten.",
             "- Transfer learning: wall time of the whole programs, imports included. Ours runs "

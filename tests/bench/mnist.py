@@ -12,7 +12,7 @@ from tests.bench.gang import alone_side_by_side, gang_line
 from tests.bench.pairs import Command
 from tests.bench.rates import rates_in_turn
 from tests.bench.table import Row
-from tests.bench.workspace import runtime_bin
+from tests.bench.workspace import cpu_precision, runtime_bin
 from tests.fakes.torch_ranks import Strategy
 from trainer.data.pictures.idx import write_idx
 
@@ -34,7 +34,7 @@ def mnist_rows(project: Path, rounds: int) -> list[Row]:
             argv=[
                 *(*torchrun, str(PROGRAMS / "rate_of.py"), "trainer.pytorch.mnist", *whole),
                 *("--strategy", "ddp", "--batch-size", str(2 * BATCH_PER_RANK)),
-                *("--precision", "bf16"),
+                *("--precision", cpu_precision()),
             ],
             env=env,
             cwd=folder,
@@ -52,7 +52,7 @@ def mnist_rows(project: Path, rounds: int) -> list[Row]:
     return [
         Row(
             goal="MNIST, 2 ranks, DDP, CPU, batch 64 a rank",
-            ours=f"{rates[ours.name]:,.0f} images/s (bf16)",
+            ours=f"{rates[ours.name]:,.0f} images/s ({cpu_precision()})",
             peer=f"{peer.name} {rates[peer.name]:,.0f} images/s",
             ratio=rates[ours.name] / rates[peer.name],
             at_least=3.0,

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.bench.pairs import Command, median_wall_s, time_in_turn
 from tests.bench.rates import rates_in_turn
 from tests.bench.table import Row
-from tests.bench.workspace import runtime_bin
+from tests.bench.workspace import cpu_precision, runtime_bin
 
 PEERS = Path(__file__).parent / "ranks"
 BATCH = 8
@@ -34,7 +34,7 @@ def resnet_rows(project: Path, rounds: int) -> list[Row]:
     threads = {"OMP_NUM_THREADS": str(os.cpu_count())}
     with tempfile.TemporaryDirectory() as folder:
         # Ten steps of warm-up, as the peer has, and ten that count.
-        arguments = ["--data", "random", "--num-classes", "1000", "--precision", "bf16"]
+        arguments = ["--data", "random", "--num-classes", "1000", "--precision", cpu_precision()]
         arguments += ["--batch-per-rank", str(BATCH), "--num-images", str(20 * BATCH)]
         ours = Command(
             name="trainer.pytorch.resnet50",
@@ -55,7 +55,7 @@ def resnet_rows(project: Path, rounds: int) -> list[Row]:
     return [
         Row(
             goal=f"ResNet-50, synthetic, batch {BATCH}, CPU",
-            ours=f"{rates[ours.name]:.1f} images/s (bf16, channels last)",
+            ours=f"{rates[ours.name]:.1f} images/s ({cpu_precision()}, channels last)",
             peer=f"{peer.name} {rates[peer.name]:.1f} images/s",
             ratio=rates[ours.name] / rates[peer.name],
             at_least=1.5,

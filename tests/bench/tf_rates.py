@@ -12,6 +12,7 @@ from tests.bench.pairs import Command
 from tests.bench.rates import rates_in_turn
 from tests.bench.resnet import BATCH, PEERS
 from tests.bench.table import Row
+from tests.bench.workspace import cpu_precision
 
 # Ten steps of warm-up and fifty that count.
 NUM_STEPS = 60
@@ -34,7 +35,7 @@ def tensorflow_rows(project: Path, rounds: int) -> list[Row]:
 
     python = str(runtime_python("tensorflow", project))
     env = {"OMP_NUM_THREADS": str(os.cpu_count()), "PYTHONPATH": str(project)}
-    arguments = ["--data", "random", "--num-classes", "1000", "--precision", "bf16"]
+    arguments = ["--data", "random", "--num-classes", "1000", "--precision", cpu_precision()]
     arguments += ["--batch-per-rank", str(BATCH), "--num-images", str(NUM_STEPS * BATCH)]
     arguments += ["--epochs", "1", "--strategy", "horovod"]
     with tempfile.TemporaryDirectory() as name:
@@ -54,7 +55,7 @@ def tensorflow_rows(project: Path, rounds: int) -> list[Row]:
     return [
         Row(
             goal=f"ResNet-50 in TensorFlow, synthetic, batch {BATCH}, CPU",
-            ours=f"{rates[loop.name]:.1f} images/s (bf16, fused batch norm)",
+            ours=f"{rates[loop.name]:.1f} images/s ({cpu_precision()}, fused batch norm)",
             peer=f"{peer.name} {rates[peer.name]:.1f} images/s (fp32, as it is)",
             ratio=rates[loop.name] / rates[peer.name],
             at_least=1.0,

