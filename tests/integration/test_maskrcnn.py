@@ -16,6 +16,7 @@ from jobs.contracts.spec import RunState
 from tests import needs
 from tests.fakes.gangs import Gangs
 from tests.fakes.picture_runs import Trained, call, read_run, train
+from trainer.common.accelerators import has_instructions
 from trainer.data.synthesize.coco import make_coco
 
 REPO = Path(__file__).parents[2]
@@ -136,6 +137,8 @@ def test_one_rank_trains_and_goes_on_from_its_first_step_to_the_bit(zygote, tmp_
     whole = train(zygote, MODULE, *arguments, folder=tmp_path / "whole", strategy="single")
     fixed = ("program", "strategy", "world_size", "precision", "steps", "val_images")
     assert [whole.summary[key] for key in fixed] == [MODULE, "single", 1, "bf16", 2, 1]
+    said = (tmp_path / "whole" / "rank-0.log").read_text()
+    assert ("this CPU has no instructions for bf16" in said) is not has_instructions("bf16")
     (second,) = folder.glob("step-000000002-*")
     shutil.rmtree(second)
     again = train(zygote, MODULE, *arguments, folder=tmp_path / "again", strategy="single")

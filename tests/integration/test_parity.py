@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.torch_ranks import Zygote, start_gang
+from trainer.common.accelerators import has_instructions
 
 TINY = "tests.integration.programs.tf_tiny"
 PYTORCH = "tests.integration.programs.parity_torch"
@@ -108,6 +109,9 @@ def test_ranks_stay_equal_at_any_precision(tensorflow_zygote, tmp_path, argument
     assert len(set(summary(run_dir)["weights_sha256"])) == 1
     found = losses(run_dir)
     assert found[-1] < 0.9 * found[0]
+    precision = "fp16" if "fp16" in more else "bf16"
+    said = (run_dir / "rank-0.log").read_text()
+    assert (f"no instructions for {precision}" in said) is not has_instructions(precision)
     if "fp16" in more:
         (path,) = (run_dir / "checkpoints").glob("step-000000018-*/optimizer.safetensors")
         assert b'"loss_scale/dynamic_scale"' in path.read_bytes()
