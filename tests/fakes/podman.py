@@ -85,7 +85,9 @@ def lay_python(root: Path) -> None:
     """Copy this machine's Python, a shell and the libraries that they load into a folder."""
     python = Path(os.path.realpath(Path(sys.base_prefix) / "bin" / "python3"))
     stdlib = Path(sysconfig.get_path("stdlib", vars={"installed_base": sys.base_prefix}))
-    unwanted = shutil.ignore_patterns("test", "__pycache__", "site-packages", "dist-packages")
+    # Most of its bytes, and nothing that a rank imports.
+    heavy = ("config-3*", "ensurepip", "idlelib", "lib2to3", "test", "tkinter", "turtledemo")
+    unwanted = shutil.ignore_patterns(*heavy, "__pycache__", "site-packages", "dist-packages")
     shutil.copytree(stdlib, root / stdlib.relative_to("/"), ignore=unwanted, symlinks=True)
     programs = [python, Path("/bin/sh"), Path("/bin/sleep")]
     for each in programs:

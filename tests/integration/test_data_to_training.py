@@ -199,6 +199,10 @@ def dataset_of(run: Run) -> tuple[str, str, int, str]:
 
 
 def test_the_record_says_which_content_was_trained_on(streamed, stored):
+    losses = streamed.trained.curve("train", "loss")
+    assert [step for step, _ in losses] == [1, 2]
+    assert [streamed.trained.summary[key] for key in FACTS[:3]] == [2, 12, 5]
+    assert len(set(streamed.trained.summary["weights_sha256"])) == 1
     assert dataset_of(streamed) == ("stream", "photos", 1, stored.pushed["digest"])
 
 

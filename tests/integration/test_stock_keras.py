@@ -10,9 +10,13 @@ import numpy as np
 import pytest
 
 from jobs.contracts.spec import DatasetVersion, InputSpec, RunState
+from jobs.rank.keras_home import lay_keras_home
+from jobs.rank.world import World
 from tests.fakes.gangs import Gangs
+from tests.fakes.torch_ranks import Zygote, start_gang
 
 PROGRAMS = Path(__file__).with_name("programs")
+FORKED = "tests.integration.programs.forked_keras"
 MNIST = DatasetVersion(name="keras-mnist", version=1, digest="ab" * 32, files=1, bytes=1)
 FORMS = (
     "old argument",
@@ -53,7 +57,40 @@ def test_every_form_trains_one_model_on_two_ranks(
     )
     status = gangs.wait(handle, 240)
     assert status.state is RunState.COMPLETED, (status, gangs.texts(handle, 0)[-20:])
-    first, second = (read_results(Path(handle.run_dir), rank) for rank in (0, 1))
+    texts = [gangs.texts(handle, rank) for rank in (0, 1)]
+    check_forms(Path(handle.run_dir), texts, images, told_of_old_argument)
+
+
+def test_every_form_trains_one_model_on_two_forks(
+    tensorflow_zygote: Zygote, tmp_path: Path
+) -> None:
+    images, homes = lay_mnist(tmp_path), tmp_path / "homes"
+    (source,) = (tmp_path / "inputs").iterdir()
+    for rank in (0, 1):
+        world = World(rank, 2, rank, 2, 0, "127.0.0.1", "1")
+        assert lay_keras_home(str(source), f"{homes}/{rank}", world)
+    gang = start_gang(
+        tensorflow_zygote,
+        [FORKED, "horovod.tensorflow.keras"],
+        strategy="horovod",
+        size=2,
+        folder=tmp_path,
+        env={
+            "TF_CPP_MIN_LOG_LEVEL": "2",
+            "TRAINYARD_INPUT_KERAS": str(source),
+            "HOMES": str(homes),
+        },
+    )
+    assert gang.wait(240) == [0, 0], gang.texts()
+    gang.end()
+    check_forms(tmp_path, [text.splitlines() for text in gang.texts()], images, HINT)
+
+
+def check_forms(
+    run_dir: Path, texts: list[list[str]], images: np.ndarray, told_of_old_argument: str
+) -> None:
+    """Require that both ranks hold one model of each form, which is the one that comes out by hand."""
+    first, second = (read_results(run_dir, rank) for rank in (0, 1))
     assert tuple(first) == FORMS
     for form in FORMS:
         assert first[form] == second[form], form
@@ -62,7 +99,7 @@ def test_every_form_trains_one_model_on_two_ranks(
     history = first["callbacks"]["history"]
     assert history["lr"] == pytest.approx(RATES)
     told = "Epoch 2: finished gradual learning rate warmup to 0.04."
-    assert [told in gangs.texts(handle, rank) for rank in (0, 1)] == [True, False]
+    assert [told in each for each in texts] == [True, False]
     rates = [rate for epoch in range(4) for rate in rates_of_epoch(epoch)]
     trained, losses = train(rates)
     assert first["callbacks"]["weights"] == pytest.approx(trained, abs=1e-5)

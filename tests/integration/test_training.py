@@ -167,25 +167,61 @@ class TestDigits:
 
 
 class TestRanks:
-    def test_equal_seeds_give_equal_losses_under_each_strategy_and_under_both(
-        self, zygote, small, tmp_path
-    ):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def runs(cls, zygote, small, tmp_path_factory) -> list[Trained]:
+        """Two epochs of three steps on two ranks: of Horovod, and of DDP twice."""
         arguments = ("--data", str(small), "--epochs", "2", "--log-every", "1")
-        runs = [
-            picture_runs.train(
-                *(zygote, MODULE, *arguments),
-                folder=tmp_path / str(number),
-                strategy=strategy,
-                size=2,
-            )
-            for number, strategy in enumerate(("horovod", "ddp", "ddp"))
-        ]
+        folders = [tmp_path_factory.mktemp("ranks") / "run" for _ in range(3)]
+        for folder, strategy in zip(folders, ("horovod", "ddp", "ddp"), strict=True):
+            picture_runs.train(zygote, MODULE, *arguments, folder=folder, strategy=strategy, size=2)
+        return [read_run(folder) for folder in folders]
+
+    def test_equal_seeds_give_equal_losses_under_each_strategy_and_under_both(self, runs):
         losses = [run.curve("train", "loss") + run.curve("test", "loss") for run in runs]
         assert len(losses[0]) > 2
         assert losses[1] == losses[2]
         # Two ranks add in one order only, so that even the libraries agree to the bit.
         assert losses[0] == losses[1]
         assert len({digest for run in runs for digest in run.summary["weights_sha256"]}) == 1
+
+    def test_the_summary_tells_what_was_trained(self, runs):
+        fixed = ("program", "strategy", "world_size", "device", "epochs", "batch_size", "seed")
+        told = [[run.summary[key] for key in fixed] for run in runs[:2]]
+        assert told == [[MODULE, name, 2, "cpu", 2, 64, 1] for name in ("horovod", "ddp")]
+        summary = runs[1].summary
+        assert (summary["train_images"], summary["test_images"]) == (150, 50)
+        assert 0.5 <= summary["test_accuracy"] < summary["test_top5"] <= 1
+        assert summary["images_per_s"] > 0
+
+    def test_the_weights_of_both_ranks_are_the_models(self, runs):
+        for run in runs:
+            digests = run.summary["weights_sha256"]
+            assert len(digests) == 2
+            digest = hashlib.sha256()
+            for name, value in sorted(read_tensors(run.model).items()):
+                digest.update(name.encode() + value)
+            assert {digest.hexdigest()} == set(digests)
+
+    def test_the_metrics_show_every_step_and_end_in_the_summary(self, runs):
+        for run in runs:
+            accuracies = run.curve("test", "accuracy")
+            assert [step for step, _ in accuracies] == [3, 6]
+            assert accuracies[-1][1] == run.summary["test_accuracy"]
+            assert run.curve("test", "loss")[-1][1] == run.summary["test_loss"]
+            train_loss = run.curve("train", "loss")
+            assert [step for step, _ in train_loss] == list(range(1, 7))
+            assert train_loss[-1][1] < 0.9 * train_loss[0][1]
+            rates = run.curve("train", "images_per_s")
+            assert rates[-1][1] == run.summary["images_per_s"]
+
+    def test_their_progress_is_whole(self, runs):
+        for run in runs:
+            assert run.progress is not None
+            told = (run.progress.done, run.progress.total, run.progress.unit)
+            assert told == (6, 6, "step")
+            # An epoch's last batch is smaller.
+            assert run.progress.samples_total == pytest.approx(2 * 150)
 
     def test_a_loss_that_is_no_number_ends_every_rank_with_one_clear_line(
         self, zygote, small, tmp_path

@@ -65,6 +65,26 @@ def test_a_plan_says_what_it_would_push_and_sends_nothing(
     assert store.blobs == {}
 
 
+def test_a_plan_shows_the_mode_of_a_dataset_and_refuses_to_stream_what_is_not_packed(
+    launching: Launching, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.datasets.packed.open_data_store", lambda *_: store)
+    make_folder(launching.folder / "from", {"a": b"one", "index.txt": b"two"})
+    make_folder(launching.folder / "packed", {"index.json": b"{}"})
+    for name, folder in (("folders", "from"), ("photos", "packed")):
+        data.Datasets(store).push(launching.folder / folder, name)
+    (launching.folder / "train.py").touch()
+    text = "name: mine\nimage: pytorch\nscript: train.py\ninputs: {{d: {{dataset: {}, mode: stream}}}}\n"
+    refused = launching.type("plan", launching.write_job(text.format("folders")))
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err == (
+        "error: input `d`: `folders@1` is not packed, so it cannot be streamed\n\n"
+        "hint: mode: download, or launch data pack DIR --to PACKED and push that\n"
+    )
+    planned = launching.type("plan", launching.write_job(text.format("photos")))
+    assert "d = photos@1 (1 file, 2 B, stream)" in planned.out, planned.err
+
+
 def test_a_run_pushes_before_it_is_submitted_and_equal_content_once(
     launching: Launching, job: str, store: MemoryStore
 ) -> None:

@@ -192,3 +192,17 @@ def test_an_image_that_cannot_run_ranks_is_refused_in_the_words_of_the_engine(
     with pytest.raises(EnvironmentFailure) as caught:
         make_ready(IMAGE)
     assert (caught.value.message, caught.value.hint) == (message, hint)
+
+
+def test_an_image_that_cannot_be_fetched_is_refused_before_there_is_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_container_engine.install(tmp_path / "bin", "podman")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("FAKE_ENGINE_FAILS", "pull")
+    engine = LocalEngine(make_environment(tmp_path))
+    plan = engine.plan(make_spec(["python", "a.py"], image=IMAGE))
+    with pytest.raises(EnvironmentFailure) as caught:
+        engine.submit(plan, {})
+    assert caught.value.message.startswith(f"podman cannot fetch {IMAGE}: ")
+    assert engine.store.list() == []
