@@ -14,7 +14,13 @@ import pytest
 
 from tests.campaign import campaign
 from tests.faults.programs.checkpoint_writer import files
-from tests.faults.tracing import Call, calls_between_marks, require_strace, run_with_fault
+from tests.faults.tracing import (
+    Call,
+    calls_between_marks,
+    ends_of_rows,
+    require_strace,
+    run_with_fault,
+)
 from trainer.common.checkpoint import BrokenCheckpoint, CheckpointFolder
 
 WRITER = Path(__file__).parent / "programs" / "checkpoint_writer.py"
@@ -130,7 +136,7 @@ def test_writer_killed_at_a_call_that_changes_the_disk_loses_nothing(
 ) -> None:
     require_strace(tmp_path)
     calls = [call for call in calls_of(tmp_path, SCENARIOS[name]) if call.name in CHANGING]
-    crash_everywhere(tmp_path, name, calls)
+    crash_everywhere(tmp_path, name, ends_of_rows(calls))
 
 
 @pytest.mark.faults

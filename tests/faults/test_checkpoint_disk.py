@@ -14,7 +14,13 @@ import pytest
 
 from tests.campaign import campaign
 from tests.faults.programs.checkpoint_writer import files
-from tests.faults.tracing import Call, calls_between_marks, require_strace, run_with_fault
+from tests.faults.tracing import (
+    Call,
+    calls_between_marks,
+    ends_of_rows,
+    require_strace,
+    run_with_fault,
+)
 from tests.folders import read_folder
 from trainer.common.checkpoint import BrokenCheckpoint, CheckpointFolder
 from trainer.common.saver import OnSaveError, SaveFailure, Saver
@@ -195,8 +201,8 @@ def points(tmp_path: Path) -> list[tuple[Call, str]]:
 def test_disk_error_in_a_save_is_told_and_costs_no_other_checkpoint(tmp_path: Path) -> None:
     require_strace(tmp_path)
     names = {"mkdir", "write", "fsync", "unlink", "rmdir"}
-    found = [(call, error) for call, error in points(tmp_path) if call.name in names]
-    err_everywhere(tmp_path, [point for point in found if point[1] == "EIO"])
+    calls = [call for call, error in points(tmp_path) if call.name in names and error == "EIO"]
+    err_everywhere(tmp_path, [(call, "EIO") for call in ends_of_rows(calls)])
 
 
 @pytest.mark.faults

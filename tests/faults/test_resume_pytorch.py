@@ -131,7 +131,7 @@ def kill_and_compare(
 
 class TestKilled:
     def test_resume_of_ddp_is_exact(self, zygote, tmp_path):
-        kill_and_compare(zygote, [tiny()], "ddp", tmp_path, [2])
+        kill_and_compare(zygote, [tiny()], "ddp", tmp_path, [1])
 
     def test_resume_of_horovod_is_exact(self, zygote, pictures, tmp_path):
         kill_and_compare(zygote, [mnist(pictures)], "horovod", tmp_path, [2])

@@ -74,7 +74,7 @@ def tiny(framework: str, *, num_epochs: int = 4) -> TinyProgram:
 
 
 def kill_and_compare(zygote: Zygote, framework: str, folder: Path, num_kills: int) -> None:
-    program = tiny(framework, num_epochs=2 if num_kills == 1 else 4)
+    program = tiny(framework, num_epochs=1 if num_kills == 1 else 4)
     killing = Killing(zygote, program, "horovod", folder)
     killing.run(num_kills)
     campaign(

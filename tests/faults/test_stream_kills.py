@@ -115,7 +115,7 @@ def kill_some(streaming: Streaming, *, num_kills: int) -> tuple[int, int]:
 
 
 def test_a_killed_reader_harms_no_other_and_the_bound_holds(streaming):
-    assert kill_some(streaming, num_kills=3) == (3, 0)
+    assert kill_some(streaming, num_kills=1) == (1, 0)
     assert streaming.is_read_whole(99)
     assert list(streaming.cache.glob("*/*.new")) == []
 

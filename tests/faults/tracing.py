@@ -58,6 +58,16 @@ def calls_between_marks(command: Sequence[str | Path], log: Path) -> list[Call]:
     return calls
 
 
+def ends_of_rows(calls: Sequence[Call]) -> list[Call]:
+    """Choose the first and the last of calls of one name in a row."""
+    names = ["", *(call.name for call in calls), ""]
+    return [
+        call
+        for number, call in enumerate(calls, 1)
+        if not names[number - 1] == names[number] == names[number + 1]
+    ]
+
+
 def run_with_fault(
     command: Sequence[str | Path], call: Call, fault: str
 ) -> subprocess.CompletedProcess[str]:

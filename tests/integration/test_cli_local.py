@@ -251,11 +251,11 @@ def test_a_dead_store_is_named_and_nothing_is_left(shell):
 def test_a_reader_that_left_is_no_error(shell):
     shell.launch("run", "job.yaml")
     command = " ".join(shell.words("logs"))
-    program = f"for n in 1 2 3; do {command} | head -1; done"
+    program = f"{command} | head -1"
     done = subprocess.run(
         ["bash", "-c", program], cwd=shell.folder, capture_output=True, text=True, check=True
     )
-    assert (len(done.stdout.splitlines()), done.stderr) == (3, "")
+    assert (len(done.stdout.splitlines()), done.stderr) == (1, "")
 
 
 @pytest.mark.parametrize(("no_color", "is_coloured"), [("", True), ("1", False)])

@@ -14,7 +14,7 @@ from tests.fakes.picture_runs import call_each
 from tests.fakes.torch_ranks import Zygote
 from trainer.data.synthesize.stripes import make_pictures
 
-# All of them wait for one process, which takes the time of twenty short trainings.
+# All of them wait for one process, which takes the time of ten short trainings.
 pytestmark = pytest.mark.timeout(1800)
 
 FRAMEWORKS = ("tf", "keras")
@@ -24,27 +24,29 @@ TWICE = (*SMALL, "--epochs", "2")
 
 
 def call(
-    zygote: Zygote, folder: Path, *cases: tuple[str, tuple[str, ...]]
+    zygote: Zygote, folder: Path, framework: str, *cases: tuple[str, ...]
 ) -> list[tuple[int, str, str]]:
-    """Run programs with these arguments, one after the other."""
-    called = [(CALLED, [name, *arguments], {}) for name, arguments in cases]
+    """Run a framework's program with each of these arguments, one after the other."""
+    called = [(CALLED, [framework, *arguments], {}) for arguments in cases]
     found = call_each(zygote, folder, called, env={"TF_CPP_MIN_LOG_LEVEL": "2"})
     return [(each.code, each.out, each.errors) for each in found]
-
-
-def model(framework: str, folder: str = "") -> str:
-    return f"{folder or framework}/model/tiny-{framework}.safetensors"
 
 
 def summary(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "summary.json").read_text())
 
 
+@pytest.fixture(scope="module", params=FRAMEWORKS)
+def framework(request: pytest.FixtureRequest) -> str:
+    """Whose program it is."""
+    return request.param
+
+
 @pytest.fixture(scope="module")
 def trained(
-    tensorflow_zygote: Zygote, tmp_path_factory: pytest.TempPathFactory
+    framework: str, tensorflow_zygote: Zygote, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, dict[str, Any]]:
-    """A folder with data, models and what both programs did with them, each case by its name."""
+    """A folder with data, a model and what the program did with them, each case by its name."""
     folder = tmp_path_factory.mktemp("models")
     make_pictures(folder / "stripes", num_classes=4, num_train=72, num_val=18, size=48, seed=1)
     make_pictures(folder / "torn", num_classes=4, num_train=72, num_val=18, size=48, seed=1)
@@ -55,28 +57,23 @@ def trained(
     for number, name in enumerate(["a.jpg", "more/b.png"]):
         Image.new("RGB", (60, 40), (80 * number, 90, 20)).save(folder / "photos" / name)
     torn = ("--data", "torn", *SMALL[2:], "--epochs", "1")
-    cases: dict[str, tuple[str, tuple[str, ...]]] = {}
-    for name in FRAMEWORKS:
-        saved = ("--model", model(name))
-        kept = ("--checkpoint-dir", f"kept-{name}")
-        cases |= {
-            f"{name} train": (name, (*TWICE, *kept, "--profile", "3", "--output-dir", name)),
-            f"{name} model": (
-                name,
-                (*TWICE, *saved, "--evaluate-only", "--output-dir", "by-model"),
-            ),
-            f"{name} kept": (name, (*TWICE, *kept, "--evaluate-only", "--output-dir", "by-kept")),
-            f"{name} none": (name, (*TWICE, "--evaluate-only", "--output-dir", "none")),
-            f"{name} look": (name, ("--predict", "photos", *saved, "--output-dir", f"look-{name}")),
-            f"{name} more": (name, (*SMALL, "--epochs", "3", *kept, "--output-dir", "more")),
-            f"{name} else": (name, (*TWICE, *kept, "--lr", "2", "--output-dir", "else")),
-            f"{name} torn": (name, (*torn, "--output-dir", f"torn-{name}")),
-            f"{name} strict": (name, (*torn, "--max-corrupt", "0", "--output-dir", "strict")),
-            f"{name} full": (name, ("--full", *TWICE, "--output-dir", "full")),
-        }
-    cases["both"] = ("tf", ("--predict", "photos", "--evaluate-only", *saved))
-    cases["no model"] = ("tf", ("--predict", "photos"))
-    said = call(tensorflow_zygote, folder, *cases.values())
+    saved = ("--model", f"trained/model/tiny-{framework}.safetensors")
+    kept = ("--checkpoint-dir", "kept")
+    cases: dict[str, tuple[str, ...]] = {
+        "train": (*TWICE, *kept, "--profile", "3", "--output-dir", "trained"),
+        "model": (*TWICE, *saved, "--evaluate-only", "--output-dir", "by-model"),
+        "kept": (*TWICE, *kept, "--evaluate-only", "--output-dir", "by-kept"),
+        "none": (*TWICE, "--evaluate-only", "--output-dir", "none"),
+        "look": ("--predict", "photos", *saved, "--output-dir", "look"),
+        "more": (*SMALL, "--epochs", "3", *kept, "--output-dir", "more"),
+        "else": (*TWICE, *kept, "--lr", "2", "--output-dir", "else"),
+        "torn": (*torn, "--output-dir", "skipped"),
+        "strict": (*torn, "--max-corrupt", "0", "--output-dir", "strict"),
+        "full": ("--full", *TWICE, "--output-dir", "full"),
+        "both": ("--predict", "photos", "--evaluate-only", *saved),
+        "no model": ("--predict", "photos"),
+    }
+    said = call(tensorflow_zygote, folder, framework, *cases.values())
     return folder, dict(zip(cases, said, strict=True))
 
 
@@ -84,30 +81,29 @@ def last_line(case: tuple[int, str, str]) -> tuple[int, str]:
     return case[0], case[2].splitlines()[-1]
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_evaluation_alone_gives_the_figures_that_training_ended_with(trained, framework):
+def test_evaluation_alone_gives_the_figures_that_training_ended_with(trained):
     folder, said = trained
-    assert [said[f"{framework} {name}"][0] for name in ("train", "model", "kept")] == [0, 0, 0]
-    wanted = summary(folder / framework)
+    assert [said[name][0] for name in ("train", "model", "kept")] == [0, 0, 0]
+    wanted = summary(folder / "trained")
     for name in ("by-model", "by-kept"):
         found = summary(folder / name)
         assert found["val_top1"] == wanted["val_top1"]
         assert found["val_loss"] == pytest.approx(wanted["val_loss"], rel=1e-6)
         assert not (folder / name / "model").exists()
-    code, line = last_line(said[f"{framework} none"])
+    code, line = last_line(said["none"])
     assert code == 1
     assert line.startswith("error: --evaluate-only found no checkpoint, and no --model is given")
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_new_pictures_are_predicted_into_a_table_and_a_picture(trained, framework):
     folder, said = trained
-    code, text, _ = said[f"{framework} look"]
+    code, text, _ = said["look"]
     assert (code, text.splitlines()[-1].split(",")[0]) == (0, "2 files predicted")
-    out = folder / f"look-{framework}" / "predictions"
+    out = folder / "look" / "predictions"
     with (out / "predictions.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    classes = json.loads((folder / model(framework)).with_suffix(".json").read_text())["classes"]
+    about = folder / "trained" / "model" / f"tiny-{framework}.json"
+    classes = json.loads(about.read_text())["classes"]
     assert [row["picture"] for row in rows] == ["a.jpg", "more/b.png"]
     for row in rows:
         shares = [float(value) for key, value in row.items() if key.startswith("probability")]
@@ -118,11 +114,10 @@ def test_new_pictures_are_predicted_into_a_table_and_a_picture(trained, framewor
         assert grid.size[0] == 2 * 236 + 12
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_profile_is_a_trace_and_a_table_of_kernels(trained, framework):
+def test_a_profile_is_a_trace_and_a_table_of_kernels(trained):
     folder, said = trained
-    assert "profile of 3 steps: " in said[f"{framework} train"][1]
-    out = folder / framework / "profile"
+    assert "profile of 3 steps: " in said["train"][1]
+    out = folder / "trained" / "profile"
     first, _, *kernels = (out / "kernels.txt").read_text().splitlines()
     assert first == "3 steps"
     assert len(kernels) == 10
@@ -130,34 +125,31 @@ def test_a_profile_is_a_trace_and_a_table_of_kernels(trained, framework):
     assert any(name.endswith(":FusedBatchNormGradV3") for name in names)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_more_epochs_warn_of_another_rate_and_another_recipe_is_refused(trained, framework):
+def test_more_epochs_warn_of_another_rate_and_another_recipe_is_refused(trained):
     _, said = trained
-    code, _, wrong = said[f"{framework} more"]
+    code, _, wrong = said["more"]
     assert code == 0
     assert "warning: the learning rate of step 19 was to be " in wrong
-    code, line = last_line(said[f"{framework} else"])
+    code, line = last_line(said["else"])
     assert code == 1
     assert " is of another training: lr 0.1 there, 2.0 now" in line
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_corrupt_pictures_are_named_counted_and_skipped(trained, framework):
+def test_corrupt_pictures_are_named_counted_and_skipped(trained):
     folder, said = trained
-    code, _, wrong = said[f"{framework} torn"]
+    code, _, wrong = said["torn"]
     assert code == 0
     told = [line for line in wrong.splitlines() if line.startswith("warning: `torn/")]
     assert len(told) == 2
     assert told[-1].endswith("; it is skipped, 2 of at most 10")
-    assert summary(folder / f"torn-{framework}")["pictures_skipped"] == 2
-    code, line = last_line(said[f"{framework} strict"])
+    assert summary(folder / "skipped")["pictures_skipped"] == 2
+    code, line = last_line(said["strict"])
     assert (code, "is not a complete picture" in line) == (1, True)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_device_that_is_full_is_one_line_with_the_batch(trained, framework):
+def test_a_device_that_is_full_is_one_line_with_the_batch(trained):
     _, said = trained
-    assert last_line(said[f"{framework} full"]) == (
+    assert last_line(said["full"]) == (
         1,
         "error: the GPU's memory does not hold a step of --batch-per-rank 8 "
         "(hint: --find-batch tells the largest --batch-per-rank that fits)",

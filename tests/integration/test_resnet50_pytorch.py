@@ -21,6 +21,8 @@ from trainer.data.pictures.splits import open_pictures
 from trainer.data.synthesize.stripes import make_pictures
 
 MODULE = "trainer.pytorch.resnet50"
+# The same program with a smaller network.
+CLASSIFIER = ("trainer.pytorch.classifier", "--network", "resnet18")
 SMALL = ("--image-size", "32", "--log-every", "1")
 
 
@@ -116,6 +118,7 @@ class TestEvaluation:
     def evaluate(self, zygote, data: Path, folder: Path, size: int) -> list[dict]:
         """What each rank's evaluation by untrained weights was."""
         arguments = ("--data", str(data), "--image-size", "32", "--batch-per-rank", "2")
+        arguments += CLASSIFIER[1:]
         run_ranks(zygote, ["evaluate", *arguments], folder=folder, size=size)
         return [json.loads((folder / f"evaluated-{rank}.json").read_text()) for rank in range(size)]
 
@@ -161,10 +164,10 @@ class TestOneRank:
     ):
         arguments = ("--data", "random", "--num-classes", "7", "--num-images", "2", "--epochs", "1")
         few = ("--image-size", "32", "--batch-per-rank")
-        train(zygote, MODULE, *arguments, *few, "2", folder=tmp_path / "first")
-        weights = tmp_path / "first" / "outputs" / "model" / "resnet50.safetensors"
+        train(zygote, *CLASSIFIER, *arguments, *few, "2", folder=tmp_path / "first")
+        weights = tmp_path / "first" / "outputs" / "model" / "classifier.safetensors"
         data = ("--data", str(pictures), "--epochs", "1", "--weights", str(weights))
-        train(zygote, MODULE, *data, *few, "20", folder=tmp_path / "second")
+        train(zygote, *CLASSIFIER, *data, *few, "20", folder=tmp_path / "second")
         said = (tmp_path / "second" / "rank-0.log").read_text()
         assert f"`{weights}` is for 7 classes, not 3: a new head" in said
 

@@ -3,46 +3,35 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests import needs
+from tests.fakes.torch_ranks import Zygote
 
-REPO = Path(__file__).parents[2]
+CHECKS = "tests.integration.programs.tf_steps_checks"
 FRAMEWORKS = ("tf", "keras")
 
 pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def found(tensorflow_zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What tf_steps_checks.py found."""
-    done = subprocess.run(
-        [needs.runtime("tensorflow"), "-m", "tests.integration.programs.tf_steps_checks"],
-        env={
-            **os.environ,
-            "PYTHONPATH": str(REPO),
-            "OMP_NUM_THREADS": "1",
-            "CUDA_VISIBLE_DEVICES": "",
-            "TF_CPP_MIN_LOG_LEVEL": "2",
-        },
-        cwd=tmp_path_factory.mktemp("steps"),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    env = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "2"}
+    folder = tmp_path_factory.mktemp("steps")
+    return json.loads(tensorflow_zygote.run(CHECKS, folder=folder, env=env).splitlines()[-1])
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_three_epochs_and_evaluations_make_each_graph_once(found, framework):
     """A graph that is made anew in each epoch costs seconds of it, and only a clock would show it."""
     assert found["graphs"][framework] == {"make_step": 1, "make_score": 1}
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_so_many_steps_as_asked_are_profiled(found, framework):
+    assert found["profiled"][framework] == "2 steps"
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
