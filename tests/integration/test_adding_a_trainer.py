@@ -41,9 +41,13 @@ def train(
     return json.loads((folder / "summary.json").read_text())
 
 
-def test_the_pages_program_learns_and_goes_on_where_it_was_left(zygote, program, tmp_path):
+def test_the_pages_program_learns(zygote, program, tmp_path):
+    assert train(zygote, program, tmp_path)["test_loss"] < 0.06
+
+
+@pytest.mark.faults
+def test_the_pages_program_goes_on_where_it_was_left(zygote, program, tmp_path):
     whole = train(zygote, program, tmp_path / "whole")
-    assert whole["test_loss"] < 0.06
     train(zygote, program, tmp_path / "parts", "--epochs", "2")
     resumed = train(zygote, program, tmp_path / "parts", "--epochs", "4")
     assert resumed["resumed_from_step"] == 40

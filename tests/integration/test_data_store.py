@@ -219,16 +219,19 @@ def test_pushes_of_several_processes_at_once_get_versions_of_their_own(store, tm
     assert [each["version"] for each in store.json("data", "ls", "race")] == [5, 4, 3, 2, 1]
 
 
-def test_a_dead_store_is_started_again_by_the_next_command(store, tmp_path):
-    store.json("data", "push", str(make_folder(tmp_path / "from", {"a": b"x"})), "survivor")
+@pytest.mark.parametrize("end", ["stopped", pytest.param("killed", marks=pytest.mark.faults)])
+def test_a_dead_store_is_started_again_by_the_next_command(store, tmp_path, end):
+    name = f"survivor-{end}"
+    store.json("data", "push", str(make_folder(tmp_path / "from", {"a": b"x"})), name)
     folder = Path(store.environment.storage.folder)
     # An orderly end: after a kill Azurite forgets the last 5 s, by its own design.
     assert azurite_server.stop(folder)
-    assert [each["version"] for each in store.json("data", "ls", "survivor")] == [1]
-    server = azurite_server.read_server(folder)
-    assert server is not None
-    os.kill(server.pid, signal.SIGKILL)
-    pulled = store.json("data", "pull", "survivor", "--to", str(tmp_path / "to"))
+    if end == "killed":
+        assert [each["version"] for each in store.json("data", "ls", name)] == [1]
+        server = azurite_server.read_server(folder)
+        assert server is not None
+        os.kill(server.pid, signal.SIGKILL)
+    pulled = store.json("data", "pull", name, "--to", str(tmp_path / "to"))
     assert (pulled["files_received"], read_folder(tmp_path / "to")) == (1, {"a": b"x"})
 
 

@@ -312,7 +312,8 @@ def test_a_mistake_is_one_line_that_says_what_to_do(zygote, shapes, tmp_path):
     cut = shutil.copytree(shapes, tmp_path / "cut")
     for path in (cut / "train2017").iterdir():
         path.write_bytes(path.read_bytes()[:300])
-    small = ["--device", "cpu", "--backbone", "resnet18", "--image-size", "64"]
+    small = ["--device", "cpu", "--backbone", "resnet18", "--image-size", "32"]
+    small += ["--regions-per-image", "4"]
     scratch = ["--backbone-weights", "none"]
     diverging = ["--lr", "1e30", "--warmup-steps", "0", "--epochs", "1", *small]
     cases = [
@@ -384,11 +385,12 @@ class TestHalfPrecision:
         kept = json.loads(zygote.run(HALF, "kept", folder=tmp_path))
         assert kept == {"fp32": 60, "bf16": 60, "fp16": 60}
 
-    def test_the_average_precision_of_boxes_is_fp32s(self, zygote, tmp_path):
-        precise = json.loads(zygote.run(HALF, "average_precision", folder=tmp_path))
+    @pytest.mark.parametrize("half", ["bf16", pytest.param("fp16", marks=pytest.mark.faults)])
+    def test_the_average_precision_of_boxes_is_fp32s(self, zygote, tmp_path, half):
+        argv = (HALF, "average_precision", "fp32", half)
+        precise = json.loads(zygote.run(*argv, folder=tmp_path))
         assert 0.3 < precise["fp32"] < 0.9
-        halves = [precise["bf16"], precise["fp16"]]
-        assert halves == pytest.approx([precise["fp32"]] * 2, abs=0.005)
+        assert precise[half] == pytest.approx(precise["fp32"], abs=0.005)
 
 
 def full_size(shapes: Path, folder: Path) -> Path:

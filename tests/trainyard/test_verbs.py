@@ -188,7 +188,7 @@ def conforms(value, verb):
 def test_a_function_gives_the_value_that_its_verb_prints(path, command, monkeypatch):
     """Those that need a cloud, a store or a data program: whatever the verb prints, with --json.
 
-    Their own values are compared in tests/integration/test_values.py and azureml/test_values.py.
+    `make faults` compares their own values: tests/integration/test_values.py, azureml/test_values.py.
     """
     printed = {"of": path, "value": [1, None, "<text>"]}
 

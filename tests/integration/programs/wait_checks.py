@@ -289,10 +289,11 @@ def cases(folder: Path) -> dict[str, tuple[type[Task[Any, Any]], Any]]:
 CLASSIFIER = (functools.partial(classifier.Classifier, program="small"), classifier.Options)
 
 
-def of_programs(folder: Path) -> dict[str, dict[str, int]]:
-    """What waits in steps of each program that can be stepped through without values."""
-    found = {}
-    for name, (task, options) in cases(folder).items():
+def of_programs(folder: Path, names: Sequence[str]) -> dict[str, dict[str, int]]:
+    """What waits in steps of these programs, or of all that can be stepped through without values."""
+    found, there = {}, cases(folder)
+    for name in names or there:
+        task, options = there[name]
         with made_up_gpu() as seen:
             found[name] = steps(task(options, ranks_here(folder)), seen, GPU)
     return found
@@ -329,11 +330,14 @@ def ahead() -> list[str]:
     return Stream.said
 
 
-def main(_argv: Sequence[str]) -> None:
-    """Print all as JSON; what is told here of a wait by hand shows that each kind is seen."""
+def main(names: Sequence[str]) -> None:
+    """Print what was found of these programs, or of all, and the rest as JSON.
+
+    What is told here of a wait by hand shows that each kind is seen.
+    """
     with tempfile.TemporaryDirectory() as name:
         os.chdir(name)
-        found = {"programs": of_programs(Path(name)), "detector": of_detector(Path(name))}
+        found = {"programs": of_programs(Path(name), names), "detector": of_detector(Path(name))}
     found["ahead"] = ahead()
     with made_up_gpu() as seen:
         there = torch.zeros(3, device=GPU)
