@@ -94,7 +94,7 @@ PAGES = {
             "PyTorch's tutorial does, in every epoch.",
             "- TensorFlow: one process of Horovod on all cores. The peer does what "
             "Horovod's `tensorflow2_synthetic_benchmark.py` does, which itself does not run with "
-            "Keras 3; both leave ten steps out and count fifty.",
+            "Keras 3; both leave ten steps out and count twenty.",
             "- Keras: the loop and `fit` train epochs of four steps in turn (A B B A) in one process a "
             "rank, on one core a rank; the ratio is the median of the pairs'.",
         ),

@@ -14,8 +14,8 @@ from tests.bench.resnet import BATCH, PEERS
 from tests.bench.table import Row
 from tests.bench.workspace import cpu_precision
 
-# Ten steps of warm-up and fifty that count.
-NUM_STEPS = 60
+# Ten steps of warm-up and twenty that count.
+NUM_STEPS = 30
 # Of `fit` and the loop in turn: small pictures, so that what `fit` adds to a step weighs more.
 STEPS_A_TURN, SIDE = 4, 64
 TURNS = Path(__file__).parent / "ranks" / "fit_and_loop.py"

@@ -18,7 +18,7 @@ import tensorflow as tf
 parser = argparse.ArgumentParser()
 parser.add_argument("--batch-size", type=int, default=8)
 parser.add_argument("--warm-up", type=int, default=10)
-parser.add_argument("--steps", type=int, default=50)
+parser.add_argument("--steps", type=int, default=20)
 options = parser.parse_args()
 
 hvd.init()
