@@ -54,7 +54,7 @@ def _row(
 
 
 ROWS = (
-    _row(D.PROVIDER_UNREGISTERED, "look", "U34"),
+    _row(D.PROVIDER_UNREGISTERED, "look", "U34", on_a_stack=False),
     _row(D.SIZE_MISSING, "ask", "U9", on_a_stack=False, is_quick=False),
     _row(D.NO_AZURE_ML_IN_REGION, "ask", "U1", on_a_stack=False, is_quick=False),
     _row(D.REGION_REFUSED, "ask", "U1", on_a_stack=False),
