@@ -12,9 +12,10 @@ import pytest
 
 from jobs.rank.identity import Identity
 from jobs.rank.services import Container
+from jobs.rank.settings import UNREAD_METRICS
 from jobs.rank.uploads import BLOCK_BYTES, METRICS_BLOCK_BYTES, Uploads
 from tests import seeds
-from tests.fakes.azureml import FakeAzure, RequestTrouble, broken
+from tests.fakes.azureml import FakeAzure, RequestTrouble, broken, firewall
 
 
 class Node:
@@ -170,3 +171,29 @@ def test_readers_of_streams_find_a_fresh_token(make: Any) -> None:
     assert node.uploads.turn(is_last=False)
     assert path.read_text().count(".") == 2
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_metrics_that_were_not_read_stay_before_those_that_come(make: Any) -> None:
+    for attempt in (1, 2):
+        node = make(attempt=attempt)
+        if attempt > 1:
+            (node.folder / UNREAD_METRICS).touch()
+        (node.folder / "metrics.jsonl").write_bytes(f"of {attempt}\n".encode())
+        assert node.uploads.turn(is_last=True)
+    assert node.read("metrics.jsonl") == b"of 1\nof 2\n"
+
+
+def test_a_store_that_refuses_to_the_end_is_told_of_and_given_up(
+    make: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("jobs.rank.uploads.REFUSED_PATIENCE_S", 0.0)
+    node = make()
+    node.write("x", b"x")
+    node.azure.script(firewall(account=node.azure.place.data_account))
+    node.uploads.finish()
+    assert [line.split(" ", 2)[2] for line in capfd.readouterr().out.splitlines()] == [
+        "results do not reach the store: the store cannot deliver "
+        f"`{node.run}/outputs/x`: 403 AuthorizationFailure (the storage account's network rules "
+        "must let the cluster's network in); training goes on",
+        "not all results reached the store: the rest is lost with this node",
+    ]

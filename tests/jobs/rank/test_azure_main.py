@@ -101,6 +101,18 @@ def test_a_disk_that_takes_no_stream_ends_the_rank_with_a_record(node: Path) -> 
     assert (record["stage"], record["exit_code"]) == ("setup", 1)
 
 
+def test_requirements_that_cannot_be_installed_end_the_rank_with_pips_words(node: Path) -> None:
+    (node / "needed.txt").write_text("--no-index\nno-such-package\n")
+    lay_code(node)
+    code, lines = start(node, requirements="needed.txt")
+    told = "ERROR: No matching distribution found for no-such-package"
+    assert (code, lines.count(told)) == (1, 1)
+    record = json.loads((node / ".trainyard/run/ranks/00000.json").read_text())
+    assert [record[name] for name in ("stage", "exit_code", "setup")] == [
+        *("setup", 1, "pip install -r needed.txt")
+    ]
+
+
 @pytest.mark.parametrize("local_rank", [1, 0])
 def test_an_mpirun_that_deals_ranks_otherwise_is_told_of(node: Path, local_rank: int) -> None:
     """Rank 1 of four on two nodes: its node's second, or the first of the other one."""
