@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.azure_launch import AzureLaunch
-from tests.fakes.azureml import FakeAzure, forbidden
+from tests.fakes.azureml import FakeAzure, JobTrouble, forbidden
 from tests.infra.cloud_declared import declare_stack
 
 FAMILY_QUOTA = "Standard DSv2 Family Cluster Dedicated vCPUs"
@@ -361,3 +361,17 @@ def test_check_holds_the_clusters_against_the_quota(launch: AzureLaunch) -> None
 def launch_bare(launch: AzureLaunch, *words: str | Path) -> Any:
     """Without an environment file, which `env import` makes."""
     return launch.type(*words, with_environment=False)
+
+
+def test_a_limit_on_cost_is_sent_as_one_on_time_and_a_rerun_takes_another(
+    launch: AzureLaunch,
+) -> None:
+    launch.azure.script(JobTrouble(what="queued for ever", times=2))
+    job = launch.write_job(limits={"cost": 0.9}, nodes=2)
+    first = launch.type("run", job, "-d", "--yes")
+    assert first.code == 0, first.err
+    assert "price     0.540 USD/h, at most 0.900 USD (list price of 20" in first.err
+    body = launch.azure.requests(method="PUT", path=f"/jobs/{first.out.strip()}")[-1].json
+    assert body["properties"]["limits"]["timeout"] == "PT1H40M"
+    again = launch.type("rerun", first.out.strip(), "-d", "--yes", "--set", "limits.cost=1.8")
+    assert (again.code, "\nlimits    3 h 20 min in all" in again.err) == (0, True), again.err

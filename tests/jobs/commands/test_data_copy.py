@@ -76,3 +76,16 @@ def test_a_version_or_stack_that_is_not_there_is_named(launching, stores):
     typed = launching.type("data", "copy", "d", "--to", "nowhere.json")
     assert typed.code == 2
     assert "nowhere.json" in typed.err
+
+
+def test_what_was_copied_is_made_known_to_the_target(launching, stores, monkeypatch):
+    """On Azure, as a data asset."""
+    made = []
+    monkeypatch.setattr(
+        "jobs.commands.data_options.register_dataset",
+        lambda record, environment: made.append((record.version, environment.stack)),
+    )
+    assert launching.type("data", "copy", "d", "--to", "test.json", "--dry-run").code == 0
+    assert made == []
+    assert launching.type("data", "copy", "d", "--to", "test.json").code == 0
+    assert made == [(1, "test")]

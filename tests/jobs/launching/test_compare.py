@@ -1,5 +1,6 @@
 """What parts two runs, where the command line's tests do not show it."""
 
+import json
 from typing import Any
 
 import msgspec
@@ -73,3 +74,21 @@ def test_what_follows_tells_runs_apart_where_nothing_else_does():
     records = [record(image_digest="sha256:1"), record(image_digest="sha256:2")]
     assert told_apart(records) == [{"image digest": f"sha256:{n}"} for n in (1, 2)]
     assert told_apart(records[:1]) == [{}]
+
+
+def test_final_figures_stand_side_by_side_and_one_that_a_run_lacks_is_none(launching):
+    runs = []
+    for figures in ({"loss": (2.0, 0.5)}, {"loss": (2.0, 0.25), "accuracy": (0.9,)}):
+        runs.append(launching.add_run())
+        entry = {"ts": "2026-11-21T12:00:00.000000Z", "epoch": 1, "split": "train"}
+        lines = [
+            json.dumps({**entry, "step": step, "name": name, "value": value})
+            for name, values in figures.items()
+            for step, value in enumerate(values)
+        ]
+        path = launching.workspace / "runs" / runs[-1] / "metrics.jsonl"
+        path.write_text("".join(f"{line}\n" for line in lines))
+    assert launching.type("diff", *runs, "--json").json()["metrics"] == [
+        {"name": "train accuracy", "a": None, "b": 0.9},
+        {"name": "train loss", "a": 0.5, "b": 0.25},
+    ]

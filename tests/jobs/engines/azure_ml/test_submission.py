@@ -7,9 +7,12 @@ from typing import Any, cast
 
 import pytest
 
+from jobs.contracts.errors import EnvironmentFailure
+from jobs.contracts.spec import ResumePoint
 from jobs.engines.azure_ml.refusals import CloudRefusal, explain
 from jobs.engines.azure_ml.sender import Sender
-from jobs.engines.azure_ml.submission import Submission
+from jobs.engines.azure_ml.submission import Submission, _hand_on_checkpoints
+from tests.fakes.blob_store import MemoryStore
 from tests.fakes.cloud_stack import make_cloud_environment
 
 
@@ -41,3 +44,26 @@ def test_who_sent_what_azure_ml_does_not_take_is_told_where_it_is_shown(tmp_path
     assert raised.value.message == "submitting: Azure answered 400 UserError: no such thing"
     assert raised.value.hint == "`launch plan JOB --json` shows the request"
     assert not run_dir.exists()
+
+
+def test_whole_checkpoints_of_another_run_are_handed_on_and_each_is_whole_last() -> None:
+    store = MemoryStore()
+    first, second = "step-000000002-aaaaaaaa", "step-000000004-aaaaaaaa"
+    given = {
+        f"{first}/manifest.json": b"{}",
+        f"{first}/state": b"one",
+        f"{second}/state": b"half of it",
+    }
+    store.blobs |= {f"checkpoints/old/{name}": each for name, each in given.items()}
+    # Of a run whose id begins alike.
+    store.blobs["checkpoints/older/step-000000002-aaaaaaaa/manifest.json"] = b"{}"
+    sent: Any = store
+    _hand_on_checkpoints(sent, ResumePoint(run="old", step=2), "new")
+    assert store.copied == [
+        f"checkpoints/new/{first}/state",
+        f"checkpoints/new/{first}/manifest.json",
+    ]
+    store.copied.clear()
+    store.most_copies = 1
+    with pytest.raises(EnvironmentFailure, match="the checkpoints of old could not be copied to x"):
+        _hand_on_checkpoints(sent, ResumePoint(run="old", step=2), "x")
