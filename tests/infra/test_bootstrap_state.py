@@ -127,18 +127,18 @@ def test_a_second_run_comes_to_the_same(azure):
     assert things(azure) == first
 
 
-def test_a_run_that_was_killed_after_any_step_is_ended_by_the_next(azure, tmp_path):
+@pytest.mark.parametrize("step", range(1, NUM_STEPS))
+def test_a_run_that_was_killed_after_any_step_is_ended_by_the_next(azure, tmp_path, step):
     assert bootstrap_state.main(ARGUMENTS) == 0
     whole = things(azure)
     program = [sys.executable, "-m", "infra.bootstrap_state", *ARGUMENTS]
-    for step in range(1, NUM_STEPS):
-        cloud = tmp_path / f"killed-{step}"
-        environ = {**os.environ, "FAKE_CLOUD": str(cloud), "FAKE_DIES_AFTER": str(step)}
-        killed = subprocess.run(program, env=environ, capture_output=True, check=False)
-        assert (killed.returncode, len(things(cloud))) == (-signal.SIGKILL, step)
-        environ["FAKE_DIES_AFTER"] = "0"
-        subprocess.run(program, env=environ, capture_output=True, check=True)
-        assert things(cloud) == whole
+    cloud = tmp_path / "killed"
+    environ = {**os.environ, "FAKE_CLOUD": str(cloud), "FAKE_DIES_AFTER": str(step)}
+    killed = subprocess.run(program, env=environ, capture_output=True, check=False)
+    assert (killed.returncode, len(things(cloud))) == (-signal.SIGKILL, step)
+    environ["FAKE_DIES_AFTER"] = "0"
+    subprocess.run(program, env=environ, capture_output=True, check=True)
+    assert things(cloud) == whole
 
 
 def test_a_refusal_is_told_and_nothing_after_it_is_tried(azure, capsys, monkeypatch):

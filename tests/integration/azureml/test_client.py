@@ -24,6 +24,7 @@ from jobs.images.recipes import Recipe
 from tests.fakes.azure_launch import AzureLaunch
 from tests.fakes.azureml import (
     FakeAzure,
+    JobTrouble,
     RequestTrouble,
     broken,
     lost_reply,
@@ -170,8 +171,8 @@ def test_a_workspace_may_be_at_any_host_of_azures(arm_client: ArmClient, host: s
 def test_what_azure_began_is_waited_for(azure: FakeAzure, arm_client: ArmClient, tmp_path: Path):
     """A cancellation, which Azure carries out after it has answered."""
     launch = AzureLaunch(azure, tmp_path)
-    job = launch.write_job("import time; time.sleep(600)")
-    name = launch.type("run", job, "-d", "-y").out.strip()
+    azure.script(JobTrouble(what="queued for ever"))
+    name = launch.type("run", launch.write_job(), "-d", "-y").out.strip()
     reply = arm_client.post(f"{arm_client.workspace}/jobs/{name}/cancel")
     assert reply.status == 202
     assert arm_client.wait(reply, timeout_s=60)
