@@ -77,17 +77,23 @@ def test_what_others_have_made_is_read_and_never_declared():
     }
 
 
-def test_the_workspace_comes_after_its_roles_and_each_cluster_after_the_one_before(monkeypatch):
-    options: dict[str, pulumi.ResourceOptions] = {}
+def options_of(stack: str, **changed: Any) -> dict[str, pulumi.ResourceOptions]:
+    """The options of a stack's resources by name, as the engine gets them."""
+    seen: dict[str, pulumi.ResourceOptions] = {}
 
     def spy(args: pulumi.ResourceTransformationArgs) -> None:
-        options[args.name] = args.opts
+        seen[args.name] = args.opts
 
-    settings = settings_of("dev", role_wait_s=7)
+    settings = settings_of(stack, **changed)
     platform = pulumi.ResourceOptions(transformations=[spy])
     declare(
         lambda: CloudPlatform("cloud", settings, platform), answers=ANSWERS, outputs_of=answers_of
     )
+    return seen
+
+
+def test_the_workspace_comes_after_its_roles_and_each_cluster_after_the_one_before(monkeypatch):
+    options = options_of("dev", role_wait_s=7)
     workspace = options["cloud-workspace"]
     roles = {name for name in options if name.startswith("cloud-access-workspace-")}
     assert "cloud-access-workspace-approval-group" in roles
@@ -98,8 +104,17 @@ def test_the_workspace_comes_after_its_roles_and_each_cluster_after_the_one_befo
     (wait,) = workspace.hooks.before_create
     asyncio.run(wait.callback(SimpleNamespace(name="cloud-workspace")))
     assert waits == [7]
-    first, second = (options[f"cluster-{key}-compute"].hooks for key in settings.clusters)
+    first, second = (
+        options[f"cluster-{key}-compute"].hooks for key in read_config("dev")["clusters"]
+    )
     assert first.before_create[0] is second.before_create[0]
+
+
+def test_another_cluster_comes_before_the_old_one_goes_and_only_launch_moves_its_minimum():
+    """Its name is another one then (test_cloud_stacks.py): both can be there at once."""
+    found = options_of("dev")["cluster-gpu-compute"]
+    assert found.delete_before_replace is False
+    assert found.ignore_changes == ["properties.properties.scaleSettings.minNodeCount"]
 
 
 def test_creations_of_a_queue_wait_for_the_end_or_the_failure_of_the_one_before():

@@ -116,34 +116,46 @@ def test_another_place_for_what_is_protected_is_refused_whatever_is_allowed(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Changed:
-    """The clusters before the changes, their preview, and the `up` that Azure refuses one cluster."""
+class Previewed:
+    """The clusters before the changes, and the preview of these."""
 
     before: dict[str, dict[str, Any]]
     preview: dict[str, str]
-    said: str
-    owned: set[str]
 
 
 @pytest.fixture(scope="module")
-def changed(dev: CloudProject, mended: list[str]) -> Changed:
-    """Change each cluster in another way, where Azure has no quota for one of the two new ones."""
+def previewed(dev: CloudProject, mended: list[str]) -> Previewed:
+    """Change each cluster in another way, in the settings alone."""
     before, clusters = computes(dev), dev.settings["clusters"]
     clusters["cpu"]["size"] = "Standard_D16ds_v4"
     clusters["gpu"]["priority"] = "dedicated"
     clusters["small"] |= {"min_nodes": 0, "max_nodes": 3, "idle_s": 240}
     del clusters["spare"]
     clusters["new"], clusters["newer"] = dict(clusters["small"]), dict(clusters["small"])
-    preview = dev.preview()
+    return Previewed(before=before, preview=dev.preview())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changed:
+    """The clusters before the changes, and the `up` that Azure refuses one cluster."""
+
+    before: dict[str, dict[str, Any]]
+    said: str
+    owned: set[str]
+
+
+@pytest.fixture(scope="module")
+def changed(dev: CloudProject, previewed: Previewed) -> Changed:
+    """Make the changes, where Azure has no quota for one of the two new clusters."""
     dev.script(failures=[QUOTA | {"name": "new-*"}])
     said = dev.up(check=False)
     dev.script()
     owned = {each for each in dev.owned() if each.startswith("cluster-new")}
-    return Changed(before=before, preview=preview, said=said, owned=owned)
+    return Changed(before=previewed.before, said=said, owned=owned)
 
 
-def test_each_change_of_a_cluster_is_shown_and_touches_no_other(changed: Changed) -> None:
-    assert changed.preview == {
+def test_each_change_of_a_cluster_is_shown_and_touches_no_other(previewed: Previewed) -> None:
+    assert previewed.preview == {
         "cluster-cpu-compute": "replace",
         "cluster-gpu-compute": "replace",
         "cluster-small-compute": "update",
