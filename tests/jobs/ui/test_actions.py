@@ -45,7 +45,12 @@ def test_what_can_be_done_with_a_run_depends_on_its_state():
 
 def test_a_form_becomes_the_words_that_a_person_types():
     asked = QueryParams(
-        [("job", " digits "), ("place", "local"), ("nodes", "2"), ("set", "args.epochs=1\n\n a=b ")]
+        [
+            ("job", " digits "),
+            ("place", "local"),
+            ("nodes", "2"),
+            ("set", "args.epochs=1\r\n\r\n a=b "),
+        ]
     )
     started = actions.asked_of(asked)
     assert started.words == ["run", "--nodes=2", "--set=args.epochs=1", "--set=a=b", "digits"]

@@ -94,6 +94,28 @@ def test_lines_are_told_apart_by_eyes_of_every_kind(colours, eyes):
     assert near == {}
 
 
+# WCAG AA for text.
+LEAST_FOR_TEXT = 4.5
+
+
+@pytest.mark.parametrize("at", [0, 1], ids=["light", "dark"])
+def test_every_text_stands_out_from_its_ground(at):
+    """axe tells it of the pages that it sees; these are all colours that a text can have."""
+    style = (FOLDER / "static" / "style.css").read_text()
+    colours = {
+        name: f"#{each[at][1:] * 2}" if len(each[at]) == 4 else each[at]
+        for name, *each in re.findall(r"--(\w+): light-dark\((#\w+), (#\w+)\)", style)
+    }
+    texts = [name for name in colours if name not in ("page", "panel", "line")]
+    assert len(texts) == 6
+    found = {
+        (text, ground): contrast(colours[text], colours[ground])
+        for text in texts
+        for ground in ("page", "panel")
+    }
+    assert {key: value for key, value in found.items() if value < LEAST_FOR_TEXT} == {}
+
+
 def test_colours_are_said_in_one_place():
     for name in ("app.js", "style.css"):
         text = (FOLDER / "static" / name).read_text().lower()

@@ -175,23 +175,22 @@ def test_a_killed_server_is_followed_by_another_on_its_port_and_nothing_is_lost(
         assert run in second.ask("/runs").text
 
 
-def test_a_run_folder_that_goes_and_a_workspace_that_is_gone_are_said(launching, start):
+def test_a_run_folder_that_goes_and_a_workspace_that_is_gone_are_said(written, served):
     import shutil
 
-    run = launching.add_run(name="digits")
-    ui = start()
-    ui.enter()
-    assert ui.ask(f"/runs/file/{run}").status == 200
-    shutil.rmtree(folder_of(launching, run))
+    run = written.add_run(name="digits")
+    served.enter()
+    assert served.ask(f"/runs/file/{run}").status == 200
+    shutil.rmtree(folder_of(written, run))
     for page in ("", "/now", "/curves", "/lines"):
-        answer = ui.ask(f"/runs/file/{run}{page}")
+        answer = served.ask(f"/runs/file/{run}{page}")
         assert answer.status == 404, page
         assert f"there is no run `{run}`" in answer.text
-    shutil.rmtree(launching.workspace)
-    runs = ui.ask("/runs")
+    shutil.rmtree(written.workspace)
+    runs = served.ask("/runs")
     assert (runs.status, run in runs.text) == (200, False)
-    launching.env_file.unlink()
-    gone = ui.ask("/runs")
+    written.env_file.unlink()
+    gone = served.ask("/runs")
     assert gone.status == 200
     assert "environment.json" in gone.text
 

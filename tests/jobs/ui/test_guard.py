@@ -34,19 +34,15 @@ def every_path() -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize(("method", "path"), every_path())
-def test_without_the_cookie_there_is_nothing(served, method, path):
-    body = urlencode({"word": "cancel"}) if method == "POST" else None
-    for cookie in (
-        "",
-        f"trainyard-{served.port}=guess",
-        f"trainyard-{served.port}=\xe9",
-        "a=b; ;;",
-    ):
-        answer = served.ask(path, method=method, body=body, cookie=cookie)
-        assert answer.status == 403
-        assert "launch ui" in answer.text
-        assert "<" not in answer.text
+def test_without_the_cookie_there_is_nothing(served):
+    cookies = (*("", f"trainyard-{served.port}=guess", f"trainyard-{served.port}=\xe9", "a=b; ;;"),)
+    for method, path in every_path():
+        body = urlencode({"word": "cancel"}) if method == "POST" else None
+        for cookie in cookies:
+            answer = served.ask(path, method=method, body=body, cookie=cookie)
+            assert (answer.status, "launch ui" in answer.text, "<" in answer.text) == (
+                *(403, True, False),
+            ), (method, path, cookie)
 
 
 def test_every_page_is_tried():

@@ -277,6 +277,11 @@ def test_a_stream_beyond_those_that_stay_tells_what_is_there_and_ends(written, s
     staying[0].close()
 
 
+def test_streams_that_stay_leave_a_browser_connections_for_pages():
+    """It opens six to a host: one page and one picture come while all streams stay."""
+    assert 6 - MOST_STREAMS >= 2
+
+
 def test_fifty_broken_connections_lose_no_line(written, served, monkeypatch):
     """A writer appends while the reader leaves after every event and comes again with its id."""
     from jobs.ui import live

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import quote
 
@@ -180,17 +181,29 @@ def faults_of(page, path: str) -> dict[str, object]:
     return found
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 390), ("dark", 1280)])
-def test_pages_with_rows_and_errors_serve_everybody(chromium, filled, scheme, width):
+ONE_OF_EACH = (
+    *("/clusters", "/datasets", "/environments", "/environments/dev?changes=yes", "/doctor"),
+    *("/data/local/digits@1?with=digits@2", "/jobs"),
+)
+
+
+@pytest.mark.parametrize(
+    ("paths", "scheme", "width"),
+    [
+        pytest.param(ONE_OF_EACH, "dark", 390, id="one of each kind"),
+        pytest.param(PAGES, "light", 390, id="all-light-390"),
+        pytest.param(PAGES, "dark", 1280, id="all-dark-1280"),
+    ],
+)
+def test_pages_with_rows_and_errors_serve_everybody(chromium, filled, paths, scheme, width):
     served = filled("a-name-that-is-as-long-as-names-are-which-somebody-had-a-machine-make")
     context = chromium.new_context(color_scheme=scheme, viewport={"width": width, "height": 800})
     page = context.new_page()
     page.goto(served.address)
     page.wait_for_url("**/runs")
     found = {}
-    for path in PAGES:
+    for path in paths:
         page.goto(f"{served.origin}{path}")
-        page.wait_for_load_state("networkidle")
         found |= faults_of(page, path)
     context.close()
     assert found == {}
@@ -214,9 +227,7 @@ def test_nothing_that_others_wrote_into_tables_is_obeyed(chromium, filled, each_
         ports.add(f"127.0.0.1:{served.port}")
         page.goto(served.address)
         page.wait_for_url("**/runs")
-        asked = "&".join(f"word={quote(text)}" for text in texts)
-        typed = [f"/runs?name={quote(texts[0])}", f"/act?place=local&word=run&{asked}"]
-        refused = f"/act?{asked}"
+        typed, refused = typed_of(texts)
         for path in (*PAGES, *typed, refused):
             answer = page.goto(f"{served.origin}{path}")
             is_whole = path not in (PAGES[-1], refused)
@@ -228,6 +239,47 @@ def test_nothing_that_others_wrote_into_tables_is_obeyed(chromium, filled, each_
     context.close()
     assert dialogs == []
     assert {each.split("/")[2] for each in requests if each.startswith("http")} == ports
+
+
+def typed_of(texts) -> tuple[list[str], str]:
+    """Addresses with texts that somebody has a person open: pages that show them, and one that is none."""
+    asked = "&".join(f"word={quote(text)}" for text in texts)
+    shown = [f"/runs?name={quote(texts[0])}", f"/act?place=local&word=run&{asked}"]
+    return shown, f"/act?{asked}"
+
+
+class Parts(HTMLParser):
+    """The elements of a page, and their attributes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+
+
+def test_nothing_that_others_wrote_into_tables_is_markup(filled):
+    """What a browser would make of it is tried with it in `make faults`."""
+    served = filled(*HOSTILE)
+    served.enter()
+    typed, refused = typed_of(HOSTILE)
+    for path in (*PAGES, *typed, refused):
+        answer = served.ask(path)
+        assert (answer.status == 200) == (path not in (PAGES[-1], refused)), path
+        found = Parts(answer.text)
+        assert found.tags.count("script") == 1, path
+        assert not {"iframe", "object", "embed", "svg", "img"} & {*found.tags}, path
+        assert [name for name, _ in found.attributes if name.startswith("on")] == [], path
+        places = [
+            value.strip().lower()
+            for name, value in found.attributes
+            if name in ("href", "src", "action", "formaction")
+        ]
+        assert [each for each in places if each.startswith("javascript:")] == [], path
 
 
 def write_run(written, *, name: str, rate: float, **changes) -> str:

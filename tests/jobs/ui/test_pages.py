@@ -668,3 +668,15 @@ def test_versions_have_pages_of_their_own():
     assert ["a", "changed", "1 B", "2.0 kB"] in rows
     assert ["bytes", "5000000"] in rows
     assert ["train", "1,500", "4.0 MB"] in rows
+
+
+def test_what_is_not_there_is_said_by_its_page(written, served):
+    served.enter()
+    for path, said in (
+        ("/runs/file/nope", "there is no run `nope`"),
+        ("/runs/elsewhere/last", "there is no stack `elsewhere` here"),
+    ):
+        answer = served.ask(path)
+        assert answer.status == 404, path
+        assert said in answer.text.partition('role="alert"')[2], path
+    assert "--since" in served.ask("/runs?since=x").text.partition("problem")[2]
