@@ -172,8 +172,10 @@ def test_a_listing_has_the_prefix_and_the_order_of_names_over_several_pages(stor
     assert names(store, "d") == []
 
 
-def test_each_fine_name_arrives_equal(store):
-    fine = [name for name in FINE if len(name) < 200]
+@pytest.mark.parametrize("every", [5, 1])
+def test_each_fine_name_arrives_equal(store, every):
+    """One name in five; all of them, on Azurite, in `make faults`."""
+    fine = [name for name in FINE if len(name) < 200][::every]
     for name in fine:
         assert store.create(f"n/{name}", name.encode()) is True
     assert sorted(names(store, "n/")) == sorted(f"n/{name}" for name in fine)

@@ -23,7 +23,7 @@ from tests.fakes.launching import FakeEngine, make_spec
 from tests.pulumi_project import REPO
 
 NOTEBOOKS = REPO / "docs" / "notebooks"
-SMALL = {"args.epochs": 2, "args.image-size": 64}
+SMALL = {"args.epochs": 2, "args.image-size": 32}
 LOCAL = json.dumps('where = {"stack": "local"}')[1:-1]
 SWEPT = json.dumps('"mnist-synthetic"')[1:-1]
 # Trains nothing, and tells what a training would: the lower its rate, the better.

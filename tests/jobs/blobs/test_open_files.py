@@ -17,7 +17,7 @@ from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from tests.fakes.http_blobs import http_blobs
 
 REPO = Path(__file__).parents[3]
-NUM_FILES = 500
+NUM_FILES = 300
 # Sends the files of a folder and receives them into another, with that limit of open files.
 CHILD = """
 import hashlib, resource, sys

@@ -269,7 +269,7 @@ def test_memory_does_not_grow_with_the_number_of_files(tmp_path, monkeypatch):
     monkeypatch.setattr(scan_state, "_PAGE", 100)
     monkeypatch.setattr(scan_state, "_COMMIT_ROWS", 100)
     peaks = []
-    for number in (500, 2_000):
+    for number in (300, 1_200):
         folder = tmp_path / str(number)
         names = {f"{at // 100:03}/{at % 100:03}": b"" for at in range(number)}
         make_folder(folder, names)

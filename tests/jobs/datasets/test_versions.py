@@ -152,8 +152,9 @@ class TestRemove:
         datasets.pull(pushed.dataset.pinned(), tmp_path / "to")
         assert read_folder(tmp_path / "to") == {"a": b"1", "b": b"2"}
 
+    @pytest.mark.parametrize("num_pushes", [6, 30])
     def test_pushes_and_removals_at_once_leave_whole_versions_only(
-        self, store, tmp_path, monkeypatch
+        self, store, tmp_path, monkeypatch, num_pushes
     ):
         monkeypatch.setattr(making, "REMOVAL_S", 5.0)
         folder = make_folder(tmp_path / "f", {"a": b"1", "b": b"2", "c": b"3"})
@@ -172,7 +173,7 @@ class TestRemove:
         remover.start()
         pushed = 0
         try:
-            while pushed < 30:
+            while pushed < num_pushes:
                 try:
                     Datasets(store).push(folder, "d")
                 except EnvironmentFailure:

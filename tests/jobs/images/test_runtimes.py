@@ -221,6 +221,41 @@ def test_what_compiling_lacks_is_named_before_it_starts(monkeypatch, tmp_path):
     assert caught.value.hint == "apt-get install g++ make python3-dev"
 
 
+@pytest.mark.parametrize(
+    ("lacking", "options", "said", "code"),
+    [
+        ("nccl", [], "{'gloo': True, 'mpi': True}\n", None),
+        ("mpi", [], "{'gloo': True, 'mpi': False}\n", "this Horovod lacks mpi"),
+        (
+            "nccl",
+            ["--gpu-operations", "nccl"],
+            "{'gloo': True, 'mpi': True, 'nccl': False}\n",
+            "this Horovod lacks nccl",
+        ),
+    ],
+)
+def test_the_check_of_horovod_says_what_it_has_and_fails_by_what_it_lacks(
+    monkeypatch, capsys, lacking, options, said, code
+):
+    """The built one is asked in `make faults`; it was asked when it was built."""
+    import runpy
+    from types import SimpleNamespace
+
+    names = ("gloo", "mpi", "nccl")
+    built = {f"{name}_built": lambda name=name: int(name != lacking) for name in names}
+    horovod = SimpleNamespace(**built)
+    monkeypatch.setitem(sys.modules, "horovod", SimpleNamespace(torch=horovod))
+    monkeypatch.setitem(sys.modules, "horovod.torch", horovod)
+    program = str(ROOT / "images" / "horovod" / "check.py")
+    monkeypatch.setattr(sys, "argv", [program, "--framework", "pytorch", *options])
+    ended = None
+    try:
+        runpy.run_path(program, run_name="__main__")
+    except SystemExit as error:
+        ended = error.code
+    assert (capsys.readouterr().out, ended) == (said, code)
+
+
 def check_horovod(*options):
     import subprocess
 

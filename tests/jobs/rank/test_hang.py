@@ -26,7 +26,7 @@ from tests.fakes.azureml.ranks import lay_code
 from tests.fakes.rank_settings import TOLD
 from tests.fakes.turned_clock import TurnedClock
 
-HANG_S = 4.0
+HANG_S = 2.5
 # Rank 1 stands still in its own code, rank 0 in the collective that it waits for rank 1 in.
 PROGRAM = """
 import os, sys, time

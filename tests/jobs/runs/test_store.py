@@ -348,7 +348,7 @@ def seeded() -> random.Random:
     return seeds.dice(20261121)
 
 
-@pytest.mark.parametrize("trials", [3, pytest.param(60, marks=pytest.mark.faults)])
+@pytest.mark.parametrize("trials", [1, 3, pytest.param(60, marks=pytest.mark.faults)])
 def test_submitter_killed_at_any_moment_loses_no_acknowledged_run(
     tmp_path: Path, seeded: random.Random, trials: int
 ) -> None:

@@ -9,13 +9,15 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from jobs.images.runtimes import PROJECT
 from tests import needs
-from trainer.common.trackers import open_trackers
+from trainer.common.metrics import Metrics
+from trainer.common.trackers import MLFLOW_PATIENCE, open_trackers
 from trainer.common.world import World
 
 OPEN = """
@@ -148,6 +150,43 @@ def test_tracker_that_fails_is_told_once_and_costs_no_metrics(python: Path, tmp_
         "no more metrics go to TensorBoard",
     ]
     assert told["lines"] == 3
+
+
+def test_an_mlflow_that_fails_later_is_told_once_and_costs_no_metrics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread fails; a server that goes is tried with the real one in `make faults`."""
+
+    class Failing:
+        def log_batch(self, run_id: str, metrics: list[Any]) -> None:
+            raise ConnectionError(f"run {run_id}: {len(metrics)}\nno route")
+
+    run = SimpleNamespace(info=SimpleNamespace(run_id="1"))
+    ended: list[str] = []
+    mlflow = SimpleNamespace(
+        start_run=lambda: run, MlflowClient=Failing, end_run=ended.append, __spec__=None
+    )
+    for name in MLFLOW_PATIENCE:
+        monkeypatch.setenv(name, "0")
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+    entities = SimpleNamespace(Metric=lambda *told: told, __spec__=None)
+    monkeypatch.setitem(sys.modules, "mlflow.entities", entities)
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    said: list[str] = []
+    environ = {"MLFLOW_TRACKING_URI": "http://127.0.0.1:9"}
+    trackers = open_trackers(tmp_path / "file" / "x", World(), warn=said.append, environ=environ)
+    with Metrics(tmp_path / "metrics.jsonl", World(), trackers=trackers) as metrics:
+        for step in range(3):
+            metrics.log(step=step, epoch=0, split="train", loss=1.0)
+    assert [text.partition(":")[0] for text in said] == [
+        "no more metrics go to TensorBoard",
+        "no more metrics go to MLflow",
+    ]
+    assert said[1].startswith("no more metrics go to MLflow: run 1: ")
+    assert "no route" not in said[1]
+    assert ended == []
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 3
 
 
 def test_what_is_not_installed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

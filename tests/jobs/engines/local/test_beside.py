@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from jobs.cli import main
 from jobs.contracts.spec import RunHandle, RunState
 from jobs.runs.store import read_events
 from tests.fakes.gangs import Gangs
@@ -46,15 +49,13 @@ def handle(gangs: Gangs) -> RunHandle:
 
 
 def launch(gangs: Gangs, *words: str) -> subprocess.CompletedProcess[str]:
+    """In this process: a command that starts gets a process of its own in its test."""
     verb, *rest = words
-    program = str(Path(sys.executable).with_name("launch"))
-    return subprocess.run(
-        [program, verb, "--env", str(gangs.workspace.parent / "env.json"), *rest],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    typed = [verb, "--env", str(gangs.workspace.parent / "env.json"), *rest]
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = main(typed)
+    return subprocess.CompletedProcess(typed, code, out.getvalue(), err.getvalue())
 
 
 def test_the_stacks_of_all_ranks_are_grouped(gangs: Gangs, handle: RunHandle) -> None:

@@ -26,7 +26,7 @@ UNHURRIED = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=40, suppress_health_check=UNHURRIED)
+@settings(max_examples=20, suppress_health_check=UNHURRIED)
 @given(data=st.data())
 def test_every_leaf_is_told_of_and_every_job_can_be_planned(name: str, data: st.DataObject) -> None:
     check_import(name, data)

@@ -122,6 +122,18 @@ def test_no_place_lets_a_secret_through(launching: Any, kind: str) -> None:
         check_that_none_is_told(launching, kind, path, is_alone=(at + number) % 2 == 0)
 
 
+@pytest.mark.parametrize("kind", SECRETS)
+def test_a_secret_of_each_kind_is_found_alone_and_in_a_command(kind: str) -> None:
+    secret, part = SECRETS[kind], PARTS.get(kind, SECRETS[kind])
+    for text in (secret, f"--x '{secret}' --y 1; true"):
+        assert is_secret("X", text)
+        left = text
+        for each in reversed(find_in_text(text)):
+            left = left[: each.start] + left[each.end :]
+        assert part not in left, left
+        assert find_secrets(left) == [], left
+
+
 @pytest.mark.faults
 @pytest.mark.parametrize("kind", SECRETS)
 def test_no_place_lets_a_secret_through_alone_or_within_a_command(

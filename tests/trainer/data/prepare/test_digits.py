@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import subprocess
-import sys
 from collections import Counter
 
 import pytest
@@ -124,16 +122,10 @@ def test_what_is_for_archives_is_refused_by_name(tmp_path, capsys, option):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_made_is_one_line_and_exit_code_1(tmp_path):
+def test_a_folder_that_cannot_be_made_is_one_line_and_exit_code_1(tmp_path, capsys):
     (tmp_path / "file").write_text("")
-    program = [sys.executable, "-m", "trainer.data.prepare", "digits"]
-    done = subprocess.run(
-        [*program, "--to", str(tmp_path / "file" / "digits")],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert done.stderr.startswith("error: ")
-    assert len(done.stderr.splitlines()) == 1
+    assert main(["digits", "--to", str(tmp_path / "file" / "digits")]) == 1
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert error.startswith("error: ")
+    assert len(error.splitlines()) == 1
