@@ -172,12 +172,15 @@ _TARS: dict[str, Callable[[], bytes]] = {
 
 
 def _gzip_bomb() -> bytes:
-    made = io.BytesIO()
-    with gzip.GzipFile(fileobj=made, mode="wb", compresslevel=1) as packed:
-        packed.write(_header(size=b"\x80" + bytes(6) + (10 << 30).to_bytes(5, "big")))
-        for _ in range(10 << 3):
-            packed.write(bytes(8 << 20))
-    return made.getvalue()
+    """After a full flush nothing refers to what came before: one block stands for all."""
+    stream = zlib.compressobj(1, zlib.DEFLATED, -15)
+    head = stream.compress(_header(size=b"\x80" + bytes(6) + (10 << 30).to_bytes(5, "big")))
+    head += stream.flush(zlib.Z_FULL_FLUSH)
+    block = stream.compress(bytes(8 << 20)) + stream.flush(zlib.Z_FULL_FLUSH)
+    packed = head + block * (10 << 3) + stream.flush()
+    # The checksum at the end is none: who gets there has filled the disk.
+    end = struct.pack("<2I", 0, 512 + (10 << 26))
+    return b"\x1f\x8b\x08" + bytes(5) + b"\x02\xff" + packed + end
 
 
 _GZIPS: dict[str, Callable[[], bytes]] = {

@@ -50,7 +50,7 @@ class RangeServer:
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", port or free_port()), self._handler())
         self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.005,), daemon=True).start()
 
     @property
     def endpoint(self) -> str:

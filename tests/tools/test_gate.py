@@ -2,6 +2,7 @@
 
 import pytest
 
+from jobs.contracts.errors import ExitCode
 from jobs.host.pulumi_command import as_typed_here
 from tools import gate
 from tools.gate import SKIP, main, verb_of
@@ -127,3 +128,22 @@ def test_the_variable_names_the_one_stack_that_it_lets_pass_and_is_told(root, ju
     assert main([str(root), "prod", "up"], {SKIP: "dev"}) == 3
     assert main([str(root), "prod", "up"], {SKIP: "1"}) == 3
     assert judged == ["prod", "prod"]
+
+
+def test_a_stack_that_breaks_a_rule_is_told_how_to_go_on(monkeypatch, capsys):
+    from tests.environments import policy
+
+    asked = []
+
+    def refuse(argv, *, project):
+        asked.append((argv, project))
+        return ExitCode.REFUSED
+
+    monkeypatch.setattr(policy, "main", refuse)
+    assert gate.judge("project", "dev-anything") == 3
+    assert asked == [(["dev-anything"], "project")]
+    assert capsys.readouterr().err == (
+        f"hint: mend Pulumi.dev-anything.yaml; {SKIP}=dev-anything goes on all the same\n"
+    )
+    monkeypatch.setattr(policy, "main", lambda *_, **__: 0)
+    assert (gate.judge("project", "prod"), capsys.readouterr().err) == (0, "")
