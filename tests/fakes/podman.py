@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,18 +27,21 @@ exec unshare --mount --propagation private /bin/sh -c \
 
 @contextmanager
 def podman_storage(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, *, volumes: Iterable[str] = ()
+    monkeypatch: pytest.MonkeyPatch, *, volumes: Iterable[str] = ()
 ) -> Iterator[str]:
     """Let podman keep its images in a folder of the test's own; gives an image with Python.
 
-    `volumes` are mounted into every container. Skips the test where podman runs no container.
+    `volumes` are mounted into every container. Skips the test where podman runs no container. The
+    folder's name is short: below one as long as pytest's, podman does not hear that a container has
+    ended, and waits for 20 s (podman 4.3, Debian 12).
     """
     program = shutil.which("podman")
     if program is None:
         pytest.skip("podman is not installed (apt-get install podman)")
     if os.geteuid() != 0:
         pytest.skip("podman's containers are tried as root only: a storage of its own needs it")
-    (folder / "bin").mkdir(parents=True)
+    folder = Path(tempfile.mkdtemp(prefix="podman-"))
+    (folder / "bin").mkdir()
     wrapper = folder / "bin" / "podman"
     wrapper.write_text(_IN_ONE_HIERARCHY.format(program=program))
     wrapper.chmod(0o755)

@@ -44,10 +44,9 @@ WAIT = "import time; open('outputs/up', 'w').close(); time.sleep(600)"
 
 
 @pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def image() -> Iterator[str]:
     """An image with Python and nothing else, and podman first on PATH."""
-    folder = tmp_path_factory.mktemp("podman") / "storage"
-    with pytest.MonkeyPatch.context() as patch, podman_storage(folder, patch) as reference:
+    with pytest.MonkeyPatch.context() as patch, podman_storage(patch) as reference:
         yield reference
 
 
@@ -314,7 +313,7 @@ def test_two_ranks_of_torch_meet_on_loopback(tmp_path: Path) -> None:
     )
     with pytest.MonkeyPatch.context() as patch:
         volumes = [f"{packages}:{site}:ro"]
-        with podman_storage(tmp_path / "podman", patch, volumes=volumes) as image:
+        with podman_storage(patch, volumes=volumes) as image:
             gangs = Gangs(tmp_path / "workspace")
             handle = gangs.python(program, image=image, launcher="torch")
             status = gangs.wait(handle, TIMEOUT_S)
