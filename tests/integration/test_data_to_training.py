@@ -28,21 +28,23 @@ from tests.integration.local_stack.conftest import LocalProject, fresh_project
 from tests.ports import free_port
 from trainer.data.synthesize.stripes import make_pictures
 
-MODULE = "trainer.pytorch.resnet50"
+MODULE = "trainer.pytorch.classifier"
 NUM_CLASSES, TRAIN_EACH, NUM_VAL = 2, 6, 5
 JOB = """
-name: resnet50-{mode}
+name: classifier-{mode}
 image: pytorch
 launcher: torch
-module: trainer.pytorch.resnet50
+module: trainer.pytorch.classifier
 args:
+  network: resnet18
   strategy: ddp
   epochs: 1
   warmup-epochs: 0
   batch-per-rank: 3
   image-size: 32
   log-every: 1
-processes_per_node: 2
+nodes: 2  # each of which has a core of its own
+processes_per_node: 1
 inputs:
   imagenet: {{dataset: {dataset}, mode: {mode}}}
 outputs:
@@ -182,6 +184,7 @@ def test_a_stream_trains_the_network_of_the_folder_to_the_bit(streamed, stored, 
     """By the arguments of the job file, on the folder that was packed."""
     arguments = ("--epochs", "1", "--warmup-epochs", "0", "--batch-per-rank", "3")
     arguments += ("--image-size", "32", "--log-every", "1", "--data", str(stored.packed))
+    arguments += ("--network", "resnet18")
     by_folder = train(zygote, MODULE, *arguments, folder=tmp_path / "run", size=2)
     losses = streamed.trained.curve("train", "loss")
     assert [step for step, _ in losses] == [1, 2]
