@@ -44,7 +44,7 @@ check-format:
 check-lint:
 	$(BIN)/ruff check
 check-types:
-	$(BIN)/pyright
+	$(BIN)/pyright --threads 2
 check-imports:
 	$(BIN)/lint-imports
 check-links:
