@@ -14,9 +14,8 @@ from trainer.common.world import World
 
 DEVICES = Path("/dev")
 PROCESSORS = Path("/proc/cpuinfo")
-# What Linux calls their instructions, on x86 and on Arm.
+# What Linux calls their instructions, on x86 and on Arm; every processor has those for fp32.
 _INSTRUCTIONS = {
-    "fp32": {"fpu", "asimd"},
     "bf16": {"avx512_bf16", "amx_bf16", "bf16"},
     "fp16": {"avx512_fp16", "amx_fp16", "asimdhp"},
 }
@@ -38,6 +37,8 @@ def count_gpus(devices: Path = DEVICES) -> int:
 
 def has_instructions(precision: PrecisionName, processors: Path = PROCESSORS) -> bool:
     """Tell whether the processors compute in a precision by themselves; True where nobody says."""
+    if precision == "fp32":
+        return True
     try:
         known = set(processors.read_text(encoding="utf-8").split())
     except OSError:
@@ -48,7 +49,7 @@ def has_instructions(precision: PrecisionName, processors: Path = PROCESSORS) ->
 def warn_of_emulation(precision: PrecisionName, device: str, processors: Path = PROCESSORS) -> None:
     """Warn where a CPU is to compute in a precision that it has no instructions for.
 
-    ResNet-50's convolutions took 8 times as long in bf16 as in fp32 on an AMD EPYC with AVX2.
+    A step of MNIST's CNN took 8 times as long in bf16 as in fp32 on an AMD EPYC with AVX2.
     """
     if device == "cpu" and not has_instructions(precision, processors):
         warn(

@@ -99,7 +99,7 @@ def run(task: Task[OptionsT, B]) -> None:
 
 
 class Training(Generic[OptionsT, B]):
-    """The steps and evaluations of a task; `result` is the network whose weights are its outcome."""
+    """Takes the steps and evaluations of a task; `result` is the network whose weights are its outcome."""
 
     def __init__(self, task: Task[OptionsT, B], network: nn.Module) -> None:
         options, ranks = task.options, task.ranks
