@@ -29,6 +29,7 @@ from jobs.contracts.spec import Environment, Storage
 from jobs.host import console
 from jobs.host.environment_file import known_environment
 from jobs.host.project import project_root, require_trusted
+from jobs.host.structs import prepared
 
 __all__ = [
     "BLOCK_BYTES",
@@ -261,7 +262,7 @@ def _tools_of_own(environment: Environment) -> _Tools:
     require_trusted(root)
     file = root / ".trainyard" / "tools.json"
     try:
-        return msgspec.json.decode(file.read_bytes(), type=_Tools)
+        return msgspec.json.decode(file.read_bytes(), type=prepared(_Tools))
     except (OSError, msgspec.DecodeError) as error:
         message = f"the local store is down, and {file} does not say what it runs on: {error}"
         raise EnvironmentFailure(message, hint="make setup") from error

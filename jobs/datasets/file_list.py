@@ -19,6 +19,7 @@ from jobs.contracts.spec import DatasetVersion
 from jobs.datasets.paths import DatasetFile, check_path, disk_errors
 from jobs.datasets.scan import digest_blocks
 from jobs.datasets.scan_cache import SMALL_CACHE, WORK_PREFIX, cache_folder, lock_work, sweep
+from jobs.host.structs import prepared
 
 _READ_BYTES = 1 << 20
 # What is encoded or decoded at a time.
@@ -34,7 +35,7 @@ class FileList(Struct, frozen=True, kw_only=True):
     bytes: int
 
     def __iter__(self) -> Iterator[DatasetFile]:
-        decode = msgspec.json.Decoder(DatasetFile).decode_lines
+        decode = msgspec.json.Decoder(prepared(DatasetFile)).decode_lines
         with self.path.open("rb") as file:
             while lines := file.readlines(_PIECE_BYTES):
                 yield from decode(b"".join(lines))

@@ -17,6 +17,7 @@ import msgspec
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.host import console
 from jobs.host.progress import INTERRUPTED, ProgressLine, Transfer
+from jobs.host.structs import prepared
 
 Program = Literal["prepare", "pack", "synthesize"]
 
@@ -89,7 +90,7 @@ class _Lines:
             self.end()
             console.say(event["text"])
         elif event["event"] == "progress":
-            self._show_progress(msgspec.convert(event, _Progress))
+            self._show_progress(msgspec.convert(event, prepared(_Progress)))
 
     def _show_progress(self, event: _Progress) -> None:
         if self._progress is None or event.verb != self._verb:

@@ -16,6 +16,7 @@ from jobs.datasets.records import DatasetRecord, Lineage, Records, check_name
 from jobs.datasets.scan import scan
 from jobs.datasets.scan_cache import ScanState
 from jobs.host.progress import Counter
+from jobs.host.structs import prepared
 from jobs.host.units import now_in_seconds
 
 
@@ -115,7 +116,7 @@ class Push:
         )
 
     def _outgoing(self, files: FileList, prefix: str, work: Path) -> Iterator[Outgoing]:
-        decode = msgspec.json.Decoder(_Blocks).decode
+        decode = msgspec.json.Decoder(prepared(_Blocks)).decode
         with (work / "blocks.jsonl").open("rb") as lines:
             for file in files:
                 md5s = b""

@@ -19,6 +19,7 @@ from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.contracts.spec import DatasetVersion, PathPart, Positive
 from jobs.datasets.lineage import Lineage
 from jobs.host.parallel import parallel
+from jobs.host.structs import prepared
 
 RECORDS = "_datasets"
 # Below it lie registered models, in a layout of their own records.
@@ -224,7 +225,7 @@ class Records:
         """Encode a record; raises EnvironmentFailure for one that nobody could read again."""
         content = msgspec.json.encode(record)
         try:
-            msgspec.json.decode(content, type=DatasetRecord)
+            msgspec.json.decode(content, type=prepared(DatasetRecord))
         except msgspec.MsgspecError as error:
             message = f"`{self._full_name(blob)}` would be invalid, and was not written: {error}"
             raise EnvironmentFailure(message, hint="look for a long or odd name there") from None
@@ -336,7 +337,7 @@ def _is_prefix(prefix: str) -> bool:
 
 def _parse(content: bytes, blob: str, kind: type[Kind]) -> Kind:
     try:
-        return msgspec.json.decode(content, type=kind)
+        return msgspec.json.decode(content, type=prepared(kind))
     except (msgspec.MsgspecError, RecursionError) as error:
         message = f"`{blob}` cannot be read: {error}"
         raise Unreadable(message, hint="a newer `launch` may have written it") from None

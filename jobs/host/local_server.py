@@ -11,6 +11,7 @@ from msgspec import Struct
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.host.processes import read_process
 from jobs.host.socket_owner import Place, listener_owner, name_user
+from jobs.host.structs import prepared
 
 SERVER_FILE = "server.json"  # infra/local/azurite_server.py writes it
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -44,7 +45,7 @@ def is_serving(folder: Path, address: Place) -> bool:
 
 def _is_alive(folder: Path) -> bool:
     try:
-        server = msgspec.json.decode((folder / SERVER_FILE).read_bytes(), type=_Server)
+        server = msgspec.json.decode((folder / SERVER_FILE).read_bytes(), type=prepared(_Server))
     except (OSError, msgspec.MsgspecError):
         return False
     process = None if server.pid is None else read_process(server.pid)

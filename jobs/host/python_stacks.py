@@ -14,6 +14,7 @@ from msgspec import Struct
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.host.parallel import parallel
 from jobs.host.processes import descendants, read_table
+from jobs.host.structs import prepared
 
 # For all processes together: with the start of `launch` a hang is seen within three seconds.
 TIMEOUT_S = 2.0
@@ -90,7 +91,7 @@ def _dump(program: Path, pid: int, until_s: float) -> tuple[RawThread, ...] | st
             raise EnvironmentFailure(message, hint=hint)
         return said.strip().splitlines()[0][:200] if said.strip() else "it has ended"
     try:
-        return msgspec.json.decode(done.stdout, type=tuple[RawThread, ...])
+        return msgspec.json.decode(done.stdout, type=prepared(tuple[RawThread, ...]))
     except msgspec.DecodeError as error:
         return f"what py-spy printed cannot be read: {error}"
 

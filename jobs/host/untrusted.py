@@ -17,6 +17,7 @@ import msgspec
 
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.host.console import size_text
+from jobs.host.structs import prepared
 
 T = TypeVar("T")
 MOST_BYTES = 64 << 20  # of a file that is read whole
@@ -48,7 +49,7 @@ def is_file_name(path: str, *, is_windows: bool = os.name == "nt") -> bool:
 def parse_json(content: bytes, kind: type[T]) -> T:
     """Parse JSON; raises msgspec.DecodeError, whatever is wrong with it."""
     try:
-        return msgspec.json.decode(content, type=kind)
+        return msgspec.json.decode(content, type=prepared(kind))
     except RecursionError:
         message = "it is nested too deeply"
     except UnicodeDecodeError:
@@ -80,7 +81,7 @@ def parse_rows(rows: Iterable[Any], kind: type[T]) -> list[T]:
     found: list[T] = []
     for row in rows:
         try:
-            found.append(msgspec.convert(_without_nulls(row), type=kind))
+            found.append(msgspec.convert(_without_nulls(row), type=prepared(kind)))
         except msgspec.ValidationError:
             continue
     return found
@@ -92,7 +93,7 @@ def parse(answer: Any, kind: type[T], *, what: str) -> T:
     `what` says what was tried, as `listing nodes`.
     """
     try:
-        return msgspec.convert(_without_nulls(answer), type=kind)
+        return msgspec.convert(_without_nulls(answer), type=prepared(kind))
     except msgspec.ValidationError as error:
         message = f"{what}: this version cannot read Azure's answer: {error}"
         raise EnvironmentFailure(message, hint="use a newer version of `launch`") from None

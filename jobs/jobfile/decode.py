@@ -27,6 +27,7 @@ from jobs.contracts.spec import (
     Name,
     VariableName,
 )
+from jobs.host.structs import prepared
 from jobs.jobfile.yaml_tree import Entry, Node, brief
 
 S = TypeVar("S", bound=Struct)
@@ -206,12 +207,12 @@ def _scalar(node: Node, kind: Any, path: str, problems: list[Problem]) -> Any:
     if isinstance(value, dict | list) or not _fits(value, kind):
         problems.append(_wrong(node, kind, path))
         return None
-    return msgspec.convert(value, kind)
+    return msgspec.convert(value, prepared(kind))
 
 
 def _fits(value: Any, kind: Any) -> bool:
     try:
-        msgspec.convert(value, kind)
+        msgspec.convert(value, prepared(kind))
     except msgspec.ValidationError:
         return False
     return True

@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from jobs.host.structs import prepared
 from jobs.host.untrusted import parse_json, read_small
 
 MOST_BYTES = 1 << 30
@@ -35,7 +36,7 @@ class Metric(Struct, frozen=True):
     goal: Goal | None = None
 
 
-_LINES = msgspec.json.Decoder(Metric)
+_LINES = msgspec.json.Decoder(prepared(Metric))
 
 
 class Curve(Struct, frozen=True, kw_only=True):

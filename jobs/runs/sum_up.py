@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from jobs.contracts.spec import Cluster, JobSpec, RunState
+from jobs.host.structs import prepared
 from jobs.runs.checkpoints import whole_checkpoints
 from jobs.runs.lengths import Unit, lengths_of
 from jobs.runs.metrics import Curve, read_all_curves
@@ -82,7 +83,7 @@ def sum_up(
         **network,
     }
     try:
-        return msgspec.convert(found, PastRun)
+        return msgspec.convert(found, prepared(PastRun))
     except msgspec.ValidationError:  # a figure that no run has
         return PastRun(run=run)
 

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, Refused
+from jobs.host.structs import prepared
 from jobs.stacks.preview import Preview, ResourceState, Step, decode_preview
 
 Change = Literal["replaced", "deleted", "goes along"]
@@ -290,7 +291,7 @@ def _serves(state: ResourceState) -> frozenset[str]:
 
 def _decode_links(properties: msgspec.Raw) -> _Linked:
     try:
-        return msgspec.json.decode(properties, type=_Linked)
+        return msgspec.json.decode(properties, type=prepared(_Linked))
     except msgspec.DecodeError:
         # Written by a provider of another version.
         return _Linked()

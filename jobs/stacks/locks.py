@@ -12,6 +12,7 @@ import msgspec
 
 from jobs.contracts.errors import Refused
 from jobs.host.console import duration_text
+from jobs.host.structs import prepared
 
 # The kernel counts a process's start in ticks since boot, the lock in wall time.
 CLOCK_SLACK_S = 2.0
@@ -54,7 +55,7 @@ def read_locks(folder: Path) -> list[StackLock]:
     locks: list[StackLock] = []
     for path in folder.glob("*.json"):
         try:
-            content = msgspec.json.decode(path.read_bytes(), type=_Content)
+            content = msgspec.json.decode(path.read_bytes(), type=prepared(_Content))
         except FileNotFoundError:
             continue  # its owner has just finished
         except msgspec.DecodeError as error:

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from jobs.host.project import project_root
+from jobs.host.structs import prepared
 from jobs.stacks.backend import stack_not_made
 from jobs.stacks.pulumi_cli import last_words, pulumi_failed, start_pulumi
 
@@ -70,7 +71,7 @@ def preview(stack: str) -> bytes:
 
 def decode_preview(preview: bytes, stack: str) -> Preview:
     try:
-        return msgspec.json.decode(preview, type=Preview)
+        return msgspec.json.decode(preview, type=prepared(Preview))
     except msgspec.DecodeError as error:
         command = f"pulumi preview --json -s {stack}"
         message = f"`{command}` prints output that cannot be read: {error}"

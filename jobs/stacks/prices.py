@@ -20,6 +20,7 @@ from msgspec import Struct, structs
 
 from jobs.contracts.spec import Cluster, Environment
 from jobs.host.files import write_file
+from jobs.host.structs import prepared
 
 SERVICE = "https://prices.azure.com/api/retail/prices"
 ANSWER_S = 2.0
@@ -199,7 +200,7 @@ def _ask(region: str, sizes: Collection[str]) -> dict[str, _Asked]:
         if url is None or not url.startswith("https://"):
             break
         with urlopen(url, timeout=ANSWER_S) as answer:  # noqa: S310 (https alone, see above)
-            page = msgspec.json.decode(answer.read(), type=_Page)
+            page = msgspec.json.decode(answer.read(), type=prepared(_Page))
         rows += page.items
         url = page.next_page_link
     return {size: _price_of(each for each in rows if each.arm_sku_name == size) for size in sizes}
@@ -231,7 +232,7 @@ def _is_linux_hour(row: _Row) -> bool:
 
 def _recall(region: str) -> _Memory:
     try:
-        return msgspec.json.decode(_memory_file(region).read_bytes(), type=_Memory)
+        return msgspec.json.decode(_memory_file(region).read_bytes(), type=prepared(_Memory))
     except (OSError, msgspec.DecodeError, RecursionError):
         return _Memory()
 

@@ -21,6 +21,7 @@ from jobs.blobs.refusals import FIREWALL_HINT, behind_firewall
 from jobs.contracts.spec import Cluster, Environment
 from jobs.host.console import count_text
 from jobs.host.parallel import parallel
+from jobs.host.structs import prepared
 
 if TYPE_CHECKING:
     from email.message import Message
@@ -100,7 +101,7 @@ def _error_code(headers: Message, body: bytes) -> str:
     if b"<Code>" in body:
         return body.partition(b"<Code>")[2].partition(b"</Code>")[0].decode("ascii", "replace")
     try:
-        return msgspec.json.decode(body, type=_Refusal).name
+        return msgspec.json.decode(body, type=prepared(_Refusal)).name
     except msgspec.DecodeError:
         return ""
 

@@ -11,6 +11,7 @@ import msgspec
 
 from jobs.contracts.spec import RunRecord
 from jobs.host.console import duration_text, size_text
+from jobs.host.structs import prepared
 from jobs.launching.compare import facts_of
 from jobs.stacks.cost import money_text
 
@@ -252,7 +253,7 @@ def checks(place: str, found: Sequence[Row]) -> Table:
 
 def configuration(record: Row) -> Table:
     """Lay out what a run was made of, by the keys under which runs are compared."""
-    told = facts_of(msgspec.json.decode(msgspec.json.encode(record), type=RunRecord))
+    told = facts_of(msgspec.json.decode(msgspec.json.encode(record), type=prepared(RunRecord)))
     return _table(
         "What it was made of", ["Key", "Value"], [[key, each] for key, each in told.items()]
     )

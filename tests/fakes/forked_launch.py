@@ -5,6 +5,7 @@ Imports nothing of the stand-in Azure: every fork would load it.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import sys
@@ -35,6 +36,7 @@ def run_launch(
     os.chdir(folder)
     for path, number in ((out, 1), (err, 2)):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    faulthandler.enable()
     from jobs.cli import main
     from jobs.engines.azure_ml import logs, status
 

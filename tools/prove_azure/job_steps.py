@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from jobs.engines.azure_ml.states import judge
 from jobs.host.files import write_file
+from jobs.host.structs import prepared
 from tools.prove_azure.session import Said, Session, deny
 
 SECRET = "prove-secret"  # noqa: S105  its name
@@ -288,7 +289,7 @@ def _azures_words(s: Session, run: str) -> str:
         check=False,
     )
     try:
-        details = msgspec.json.decode(asked.out, type=_Details)
+        details = msgspec.json.decode(asked.out, type=prepared(_Details))
     except msgspec.DecodeError:
         return asked.words
     error = details.error or _Told()

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.host.files import write_file
+from jobs.host.structs import prepared
 
 Outcome = Literal["done", "failed", "left out"]
 
@@ -71,7 +72,7 @@ def read_record(path: Path, stack: str, location: str) -> Record:
     if not path.exists():
         return Record(stack=stack, location=location)
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Record)
+        return msgspec.json.decode(path.read_bytes(), type=prepared(Record))
     except (OSError, msgspec.DecodeError) as error:
         message = f"{path} cannot be read: {error}"
         raise EnvironmentFailure(message, hint=f"rm {path}; `pulumi destroy -s {stack}`") from None

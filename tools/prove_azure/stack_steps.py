@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from jobs.host.structs import prepared
 from tools.prove_azure.session import Said, Session, deny
 from tools.prove_azure.unknowns import find_denied
 
@@ -133,7 +134,9 @@ def tag(s: Session) -> None:
     for cluster in clusters.values():
         place = f"{s.record.names['workspace']}/computes/{cluster['compute']}"
         url = f"https://management.azure.com{place}?api-version=2024-04-01"
-        tags = msgspec.json.decode(s.az("rest", "--url", url).out, type=_Tagged).tags or {}
+        tags = (
+            msgspec.json.decode(s.az("rest", "--url", url).out, type=prepared(_Tagged)).tags or {}
+        )
         if "again" not in tags.get("owner", ""):
             deny(f"the tags of {cluster['compute']} are {tags} after `up`", "U7")
     s.holds("U7")

@@ -18,6 +18,7 @@ from jobs.contracts.spec import (
     Workspace,
 )
 from jobs.engines.azure_ml.sizes import Size, cluster_of
+from jobs.host.structs import prepared
 from jobs.stacks.preview import Preview, Step
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Compute(Struct, frozen=True, kw_only=True, rename="camel"):
     def vm_size(self) -> str:
         """The size of its nodes."""
         try:
-            return msgspec.convert(self.properties.properties, type=_Size).vm_size
+            return msgspec.convert(self.properties.properties, type=prepared(_Size)).vm_size
         except msgspec.ValidationError:
             return ""
 
@@ -112,7 +113,7 @@ def read_declared(preview: bytes, stack: str) -> Declared | None:
     """
     steps = [
         (_kind(each), each)
-        for each in msgspec.json.decode(preview, type=Preview).steps
+        for each in msgspec.json.decode(preview, type=prepared(Preview)).steps
         if each.new_state and "delete" not in each.op and "read" not in each.op
     ]
     workspaces = list(_inputs(steps, "machinelearningservices:Workspace", _Workspace))
@@ -148,7 +149,7 @@ def _inputs(
     """Yield the operation on each resource of a kind, and its inputs."""
     for name, step in steps:
         if name == wanted and step.new_state:
-            yield step.op, msgspec.json.decode(step.new_state.inputs, type=kind)
+            yield step.op, msgspec.json.decode(step.new_state.inputs, type=prepared(kind))
 
 
 def _subscription(steps: list[tuple[str, Step]], preview: bytes) -> str:

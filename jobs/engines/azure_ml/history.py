@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from jobs.contracts.spec import RunState, RunStatus
 from jobs.engines.azure_ml.names import MARK, run_of_job
 from jobs.engines.azure_ml.states import Standing, items, judge, mapping, text_in
+from jobs.host.structs import prepared
 from jobs.host.units import utc_text
 from jobs.runs.store import RUN_ID, RunEvent
 
@@ -171,7 +172,7 @@ class _Job(Struct, frozen=True, kw_only=True):
 def _listed(row: Any) -> Listed | None:
     """Read the run that a job is of; None for others' jobs, also under a name like ours."""
     try:
-        job = msgspec.convert(row, type=_Job)
+        job = msgspec.convert(row, type=prepared(_Job))
     except msgspec.ValidationError:
         return None
     if _OURS.fullmatch(job.name) is None:

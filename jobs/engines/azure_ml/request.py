@@ -18,6 +18,7 @@ from jobs.engines.azure_ml.fabric import fabric_notes
 from jobs.engines.azure_ml.image_versions import version_for
 from jobs.engines.azure_ml.names import CODE, MARK, RUN, checkpoints_prefix, code_path, job_name
 from jobs.engines.azure_ml.node_job import CHECKPOINTS_OUTPUT, environment_variables, node_command
+from jobs.host.structs import prepared
 from jobs.host.units import iso_duration
 
 # The last one that knows of a job's priority.
@@ -97,7 +98,7 @@ class AzureMLRequest(Struct, frozen=True, kw_only=True):
 
 def read_request(plan: Plan) -> AzureMLRequest:
     """Decode the request of a plan of the engine azureml."""
-    return msgspec.json.decode(plan.request, type=AzureMLRequest)
+    return msgspec.json.decode(plan.request, type=prepared(AzureMLRequest))
 
 
 def plan_job(spec: JobSpec, environment: Environment) -> Plan:

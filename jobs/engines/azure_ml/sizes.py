@@ -12,6 +12,7 @@ from msgspec import Struct
 from jobs.contracts.spec import Cluster
 from jobs.engines.azure_ml.clusters import idle_seconds
 from jobs.engines.azure_ml.states import items
+from jobs.host.structs import prepared
 from jobs.host.untrusted import parse_rows
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def cluster_of(compute: str, properties: Any, sizes: Mapping[str, Size]) -> Clus
     """
     try:
         # Pulumi's numbers are all floating ones.
-        live = msgspec.convert(properties, type=_AmlCompute, strict=False)
+        live = msgspec.convert(properties, type=prepared(_AmlCompute), strict=False)
     except msgspec.ValidationError:
         return None
     size, scale = sizes.get(live.vm_size.lower()), live.scale_settings

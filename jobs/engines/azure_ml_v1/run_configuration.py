@@ -20,6 +20,7 @@ from jobs.engines.azure_ml.image_versions import image_version, is_reference
 from jobs.engines.azure_ml.names import CODE, MARK, RUN, checkpoints_prefix
 from jobs.engines.azure_ml.node_job import CHECKPOINTS_OUTPUT, environment_variables, node_command
 from jobs.engines.azure_ml.request import hang_notes
+from jobs.host.structs import prepared
 
 ENGINE = "azureml_v1"
 # What azureml-core sends where no limit is set: 30 days.
@@ -87,7 +88,7 @@ def plan_run(spec: JobSpec, environment: Environment) -> Plan:
 
 def read_request(plan: Plan) -> V1Request:
     """Decode the request of a plan of the engine azureml_v1."""
-    return msgspec.json.decode(plan.request, type=V1Request)
+    return msgspec.json.decode(plan.request, type=prepared(V1Request))
 
 
 def v1_request(spec: JobSpec, environment: Environment, *, run: str, code: str) -> V1Request:

@@ -28,6 +28,7 @@ from jobs.datasets.records import require_digest
 from jobs.engines.local.launchers import stream_cache_bytes
 from jobs.host.files import finish_folder
 from jobs.host.private import locked, make_folder
+from jobs.host.structs import prepared
 from jobs.rank.world import stream_file
 from jobs.runs.signatures import signature_file, write_signature
 
@@ -175,7 +176,7 @@ def _receive(
 
 def _shards_of(path: Path, dataset: DatasetVersion) -> set[str]:
     try:
-        index = msgspec.json.decode(path.read_bytes(), type=_Index)
+        index = msgspec.json.decode(path.read_bytes(), type=prepared(_Index))
     except (msgspec.MsgspecError, RecursionError) as error:
         message = f"`{INDEX_FILE}` of `{_ref(dataset)}` is not an index of shards: {error}"
         raise LaunchError(

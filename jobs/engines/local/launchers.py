@@ -18,6 +18,7 @@ from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import Cluster, JobSpec, Launcher, Plan
 from jobs.engines.frameworks import patience_s, torch_environment
 from jobs.engines.local.containers import ContainerRequest, container_request
+from jobs.host.structs import prepared
 from jobs.rank.program import PROGRAM_FILE
 
 LOOPBACK = "127.0.0.1"
@@ -66,7 +67,7 @@ class GangRequest(
 
 def read_request(plan: Plan) -> GangRequest:
     """Decode the request of a local plan."""
-    return msgspec.json.decode(plan.request, type=GangRequest)
+    return msgspec.json.decode(plan.request, type=prepared(GangRequest))
 
 
 def gang_request(spec: JobSpec, cluster: Cluster) -> GangRequest:

@@ -17,6 +17,7 @@ from jobs.engines.local.launchers import GangRequest, share_cpus, share_gpus
 from jobs.engines.local.watcher import end_with_parent
 from jobs.host.files import reserve_ending
 from jobs.host.gpus import count_gpus
+from jobs.host.structs import prepared
 from jobs.rank.placeholders import has_placeholder
 from jobs.rank.program import PROGRAM_FILE, rank_program
 from jobs.rank.world import RankJob
@@ -120,7 +121,7 @@ def _fetch_inputs(
     if not received:
         message = "the download of the inputs was killed"
         raise EnvironmentFailure(message, hint="see supervisor.log in the run's folder")
-    told = msgspec.json.decode(received, type=_Answer)
+    told = msgspec.json.decode(received, type=prepared(_Answer))
     if told.error is not None:
         raise EnvironmentFailure(told.error, hint=told.hint)
     return told.folders

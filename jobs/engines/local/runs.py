@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from jobs.contracts.spec import DatasetVersion, RunHandle, RunRecord, RunState, RunStatus
 from jobs.host.processes import remains
+from jobs.host.structs import prepared
 from jobs.runs.store import RunStore
 
 # Runs that are looked at before a version is removed, the newest first.
@@ -63,7 +64,7 @@ class LocalRuns(RunStore):
 
     def tasks(self, record: RunRecord) -> Mapping[int, str]:
         """Name each rank's task in TensorFlow's cluster; empty under another launcher."""
-        gang = msgspec.json.decode(record.plan.request, type=_Gang)
+        gang = msgspec.json.decode(record.plan.request, type=prepared(_Gang))
         return {each.rank: f"{each.task[0]} {each.task[1]}" for each in gang.ranks if each.task}
 
 

@@ -27,6 +27,7 @@ from jobs.engines.local.queue import Slots
 from jobs.engines.local.wakeup import Interrupted, Wakeup
 from jobs.engines.local.watcher import become_subreaper, end_with_parent, watch
 from jobs.host.files import use_reserve, write_file
+from jobs.host.structs import prepared
 from jobs.host.units import now
 from jobs.runs import supervision
 from jobs.runs.signatures import forget_signatures
@@ -185,7 +186,7 @@ def main() -> int:
     # Too, so that orphans are still below it when the watcher was killed.
     become_subreaper()
     supervision.announce(lock)
-    handover = msgspec.json.decode(sys.stdin.buffer.read(), type=Handover)
+    handover = msgspec.json.decode(sys.stdin.buffer.read(), type=prepared(Handover))
     os.ftruncate(sys.stdin.fileno(), 0)  # the secrets need to be nowhere but here
     Supervisor(run_dir, record, handover, wakeup).run()
     return 0
