@@ -16,7 +16,7 @@ from tests.bench.resnet import OURS, PEERS
 from tests.bench.table import Row
 
 PROJECT = Path(__file__).resolve().parents[2]
-NUM_WARM_UP, NUM_STEPS = 10, 200
+NUM_WARM_UP, NUM_STEPS = 10, 100
 # Images/s of one GPU in MLPerf's closed division, with other data, precision and optimizer:
 # mlcommons/training_results_v4.0, NVIDIA/results (H200, H100), and _v3.0, Dell/results (A100).
 MLPERF = {"H200": 7947.0, "H100": 7159.0, "A100": 3579.0}

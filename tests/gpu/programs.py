@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from typing import Any, TypeVar
 
 from tests.ports import free_port
 
@@ -22,15 +24,30 @@ PREEMPTED = 75
 # Starts a program by the name of its module: what follows are the program's own arguments.
 AS_LAUNCHED = ("-m",)
 _LAST_CHARACTERS = 600
+# A training starts for seconds on a core or two, and small ones leave a GPU idle.
+CORES_EACH = 4
+_TAKING = Lock()
+Given = TypeVar("Given")
+Got = TypeVar("Got")
+
+
+def at_once(function: Callable[[Given], Got], given: Iterable[Given]) -> list[Got]:
+    """Call it for each, several at once where the machine has the cores; gives results in order."""
+    with ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // CORES_EACH)) as pool:
+        return list(pool.map(function, given))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Where:
-    """What a check is tried on: the device, its number of GPUs, and a folder for what it makes."""
+    """What a check is tried on: the device, its number of GPUs, and a folder for what it makes.
+
+    Those of speed take turns with their peers, in `rounds`.
+    """
 
     device: str
     num_gpus: int
     folder: Path
+    rounds: int = 1
 
     @property
     def num_ranks(self) -> int:
@@ -90,7 +107,9 @@ def train(
     folder = where.folder / name
     folder.mkdir(exist_ok=True)
     command = [sys.executable, *start, *arguments, "--device", where.device]
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    with _TAKING:
+        port = free_port()
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     place |= {"WORLD_SIZE": str(num_ranks), "LOCAL_WORLD_SIZE": str(num_ranks)}
     own = {"PYTHONPATH": str(PROJECT), "TRAINYARD_RUN_DIR": str(folder)}
     own |= {"TRAINYARD_CHECKPOINT_DIR": str(folder / "checkpoints"), **(environ or {})}

@@ -13,14 +13,13 @@ from tests.gpu.programs import Where, train
 
 BATCH = 256
 NUM_JPEGS = 12_800
-ROUNDS = 3
 RESNET50 = ("trainer.pytorch.resnet50", "--precision", "bf16", "--batch-per-rank", str(BATCH))
 
 
 def resnet50(where: Where) -> Sequence[Finding]:
     """Train on noise, against Horovod's benchmark and timm's (tests/bench/resnet50_gpu.py)."""
     name = torch.cuda.get_device_name()
-    rows = resnet50_gpu.measure(where.folder, name, batch=BATCH, rounds=ROUNDS)
+    rows = resnet50_gpu.measure(where.folder, name, batch=BATCH, rounds=where.rounds)
     return [
         at_least(row.goal, row.ratio, row.at_least or 0.0, beside=f"{row.ours}; {row.peer}")
         for row in rows
@@ -31,7 +30,9 @@ def mask_rcnn(where: Where) -> Sequence[Finding]:
     """Take steps, against torchvision's reference (tests/bench/maskrcnn.py)."""
     device = torch.device(where.device)
     rates = [
-        maskrcnn.measure(device, batch_size=size, image_size=800, num_steps=20, num_rounds=ROUNDS)
+        maskrcnn.measure(
+            device, batch_size=size, image_size=800, num_steps=20, num_rounds=where.rounds
+        )
         for size in (2, 8)
     ]
     return [

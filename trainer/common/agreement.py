@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from trainer.common.errors import TrainingError
 from trainer.common.position import TakenStep
-from trainer.common.preemption import Preempted
 from trainer.common.saver import SaveFailure
 
 # What each rank reports, in this order; `failure` is rank 0's SaveFailure. A loss that is no finite
@@ -29,16 +28,19 @@ class Diverged(TrainingError):
 def judge(sums: Sequence[float], taken: TakenStep, *, rank: int, hint: str) -> float:
     """Give the step's mean loss over all ranks' samples.
 
-    Raises Diverged where a rank's loss was not finite, TrainingError where a rank has to
-    stop (a checkpoint that could not be written), and Preempted where one was asked to leave.
+    Raises Diverged where a rank's loss was not finite, and TrainingError where a checkpoint could
+    not be written.
     """
-    loss_sum, num_samples, num_bad, bad_ranks, num_leaving, failure, *_ = sums
+    loss_sum, num_samples, num_bad, bad_ranks, _, failure, *_ = sums
     if num_bad:
         raise Diverged(_diverged(taken, round(num_bad), round(bad_ranks) - 1, rank), hint=hint)
     require_saved(round(failure), taken.step, hint=hint)
-    if num_leaving:
-        raise Preempted
     return loss_sum / num_samples
+
+
+def are_leaving(sums: Sequence[float]) -> bool:
+    """Tell whether a rank was asked to leave, so that all do."""
+    return sums[REPORT.index("is_leaving")] > 0
 
 
 def accuracy_of(sums: Sequence[float]) -> float | None:

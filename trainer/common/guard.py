@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from trainer.common.agreement import accuracy_of, judge
+from trainer.common.agreement import accuracy_of, are_leaving, judge
 from trainer.common.keeper import CheckpointKeeper
 from trainer.common.position import Position, TakenStep
 from trainer.common.preemption import Notice, Preempted
@@ -67,7 +67,7 @@ class StepGuard:
         Raises Diverged or TrainingError, and Preempted once a checkpoint of the last position is on
         disk; on all ranks alike.
         """
-        if self._are_leaving():
+        if self._settle_pending():
             self._leave()
 
     def _after_step(
@@ -77,10 +77,10 @@ class StepGuard:
         self._position = position
         # The previous step comes first: no rank may begin what others have left for good.
         began_s, self._read_s = time.perf_counter(), 0.0
-        are_leaving = self._are_leaving()
+        is_last = self._settle_pending()
         self._pending = _Pending(taken=taken, is_step=True, read=begin())
         self._host_s += time.perf_counter() - began_s - self._read_s
-        if are_leaving:
+        if is_last:
             self._leave()
         if self._keeper.is_due(position):
             self.settle()
@@ -97,7 +97,7 @@ class StepGuard:
         """Give the last two numbers of REPORT: whether this rank is to leave, and cannot save."""
         return float(self._notice.reason is not None), float(self._keeper.failure)
 
-    def _are_leaving(self) -> bool:
+    def _settle_pending(self) -> bool:
         """Read the sums under way, if there are any; gives whether the ranks are to leave."""
         pending, self._pending = self._pending, None
         if pending is None:
@@ -105,17 +105,14 @@ class StepGuard:
         began_s = time.perf_counter()
         sums = pending.read()
         self._read_s += time.perf_counter() - began_s
-        try:
-            loss = judge(sums, pending.taken, rank=self._world.rank, hint=self._hint)
-        except Preempted:
-            return True
+        loss = judge(sums, pending.taken, rank=self._world.rank, hint=self._hint)
         if pending.is_step:
             self._on_loss(pending.taken, loss, accuracy_of(sums))
-        return False
+        return are_leaving(sums)
 
     def _leave(self) -> None:
         """Write a last checkpoint, and let no rank go before it is on disk."""
-        self._are_leaving()  # the last step may have diverged
+        self._settle_pending()  # the last step counts, and may have diverged
         step = self._position.step
         is_kept = self._keeper.save_last(self._position)
         who = self._notice.reason or "another rank was asked to leave"

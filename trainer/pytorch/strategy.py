@@ -314,7 +314,10 @@ class Ddp:
 
         Batch statistics stay each rank's own, as with Horovod; `average_buffers` joins them.
         """
-        return DistributedDataParallel(model, forward_sync_buffers=False), optimizer
+        wrapped = DistributedDataParallel(model)
+        # By this name in every PyTorch; the constructor's was renamed in 2.13.
+        wrapped.broadcast_buffers = False
+        return wrapped, optimizer
 
     def averaged(self, optimizer: Optimizer) -> AbstractContextManager[None]:  # noqa: ARG002
         """Wait for nothing: gradients are averaged once the backward pass is over."""

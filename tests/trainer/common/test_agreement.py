@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from trainer.common.agreement import REPORT, Diverged, accuracy_of, judge
+from trainer.common.agreement import REPORT, Diverged, accuracy_of, are_leaving, judge
 from trainer.common.errors import TrainingError
 from trainer.common.position import TakenStep
-from trainer.common.preemption import Preempted
 
 TAKEN = TakenStep(step=120, epoch=3, batch=20, samples=range(100, 104))
 HINT = "a smaller --lr"
@@ -65,18 +64,21 @@ def test_several_bad_ranks_are_counted():
     assert "14, 15 and 4 more (hint" in str(stopped.value)
 
 
-def test_divergence_comes_before_all_and_a_failed_save_before_leaving():
+def test_divergence_comes_before_a_failed_save():
     with pytest.raises(Diverged):
         judge(total(bad(0), LEAVING, FAILED), TAKEN, rank=0, hint=HINT)
     with pytest.raises(TrainingError, match="could not write a checkpoint by step 120"):
         judge(total(good(1, 4), LEAVING, FAILED), TAKEN, rank=0, hint=HINT)
-    with pytest.raises(Preempted):
-        judge(total(good(1, 4), LEAVING, LEAVING), TAKEN, rank=0, hint=HINT)
 
 
-def test_one_rank_that_was_asked_to_leave_ends_all():
-    with pytest.raises(Preempted):
-        judge(total(good(1, 4), LEAVING), TAKEN, rank=0, hint=HINT)
+@pytest.mark.parametrize("num_leaving", [1, 2])
+def test_one_rank_that_was_asked_to_leave_ends_all_and_the_step_counts(num_leaving):
+    sums = total(good(1, 4), *[LEAVING] * num_leaving)
+    assert are_leaving(sums)
+    assert judge(sums, TAKEN, rank=0, hint=HINT) == pytest.approx(
+        (1 + 2 * num_leaving) / (4 + 4 * num_leaving)
+    )
+    assert not are_leaving(total(good(1, 4), FAILED))
 
 
 def test_a_bad_loss_that_was_given_as_nought_does_not_spoil_the_sum():

@@ -10,7 +10,7 @@ import pytest
 from tests.trainer.common.test_keeper import keeper
 from trainer.common.guard import ReadSums, StepGuard
 from trainer.common.position import Position, TakenStep
-from trainer.common.preemption import Notice
+from trainer.common.preemption import Notice, Preempted
 from trainer.common.world import World
 
 SUMS = [2.0, 8.0, 0.0, 0.0, 0.0, 0.0]
@@ -23,6 +23,7 @@ class Alone(StepGuard):
         super().__init__(World(), Notice(), keeper(folder, World()), on_loss=self.note, hint="none")
         self.losses: list[float] = []
         self.clock = clock
+        self.sums = SUMS
 
     def note(self, taken: TakenStep, loss: float, accuracy: float | None) -> None:
         assert accuracy is None
@@ -40,7 +41,7 @@ class Alone(StepGuard):
 
     def read(self) -> list[float]:
         self.clock[0] += 10.0
-        return SUMS
+        return self.sums
 
 
 def test_the_hosts_part_of_a_step_holds_no_wait_for_other_ranks(
@@ -56,3 +57,12 @@ def test_the_hosts_part_of_a_step_holds_no_wait_for_other_ranks(
     assert told == [1.0, 3.0, 3.0]
     assert guard.losses == [0.25, 0.25]
     assert guard.take_host_s() == 0.0
+
+
+def test_the_steps_of_ranks_that_leave_are_told_to_the_last(tmp_path: Path) -> None:
+    guard = Alone(tmp_path, [0.0])
+    guard.step(0)
+    guard.sums = [2.0, 8.0, 0.0, 0.0, 1.0, 0.0]
+    with pytest.raises(Preempted):
+        guard.step(1)
+    assert guard.losses == [0.25, 0.25]
