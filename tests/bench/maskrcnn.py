@@ -13,6 +13,9 @@ from statistics import median
 
 import torch
 from torch import Tensor
+from torchvision.models.detection import MaskRCNN
+from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
+from torchvision.ops.misc import FrozenBatchNorm2d
 
 from trainer.pytorch.maskrcnn_model import Design, build_network
 from trainer.pytorch.precision import autocast
@@ -54,14 +57,25 @@ def make_batch(batch_size: int, device: torch.device) -> tuple[list[Tensor], lis
     return images, targets
 
 
+def peer_network(image_size: int) -> MaskRCNN:
+    """The reference's network, by torchvision alone."""
+    backbone = resnet_fpn_backbone(
+        backbone_name="resnet50", weights=None, norm_layer=FrozenBatchNorm2d, trainable_layers=3
+    )
+    longest = round(image_size * 1333 / 800)
+    return MaskRCNN(backbone, num_classes=NUM_CLASSES + 1, min_size=image_size, max_size=longest)
+
+
 def make_step(device: torch.device, *, image_size: int, is_ours: bool) -> Step:
     """Give what takes one training step; both networks have pretrained weights' frozen norms."""
-    classes = tuple(f"class {number}" for number in range(NUM_CLASSES))
-    design = Design(backbone="resnet50", image_size=image_size, classes=classes)
     torch.manual_seed(1)
-    network = build_network(design, is_pretrained=True).to(device).train()
     if is_ours:
-        network = network.to(memory_format=torch.channels_last)
+        classes = tuple(f"class {number}" for number in range(NUM_CLASSES))
+        design = Design(backbone="resnet50", image_size=image_size, classes=classes)
+        network = build_network(design, is_pretrained=True).to(memory_format=torch.channels_last)
+    else:
+        network = peer_network(image_size)
+    network = network.to(device).train()
     learning = [each for each in network.parameters() if each.requires_grad]
     optimizer = torch.optim.SGD(
         learning, lr=1e-6, momentum=0.9, weight_decay=1e-4, fused=is_ours or None

@@ -16,7 +16,7 @@ from tests.bench.resnet import OURS, PEERS
 from tests.bench.table import Row
 
 PROJECT = Path(__file__).resolve().parents[2]
-NUM_WARM_UP, NUM_STEPS = 10, 100
+NUM_WARM_UP, NUM_STEPS = 10, 50
 # Images/s of one GPU in MLPerf's closed division, with other data, precision and optimizer:
 # mlcommons/training_results_v4.0, NVIDIA/results (H200, H100), and _v3.0, Dell/results (A100).
 MLPERF = {"H200": 7947.0, "H100": 7159.0, "A100": 3579.0}
@@ -25,13 +25,14 @@ MLPERF = {"H200": 7947.0, "H100": 7159.0, "A100": 3579.0}
 def measure(folder: Path, gpu: str, *, batch: int, rounds: int) -> list[Row]:
     """Run all programs in turn and give the goals; `gpu` is the device's name."""
     has_nccl = has_horovod_with_nccl()
+    horovods = ("--rounds", str(NUM_STEPS // 10), *(() if has_nccl else ("--plain",)))
     ours = [our_command(folder, batch, is_compiled=each) for each in (False, True)]
     horovod = [
-        peer(f"horovod {size}", "synthetic_horovod.py", size, *(() if has_nccl else ("--plain",)))
+        peer(f"horovod {size}", "synthetic_horovod.py", size, *horovods)
         for size in (32, batch)  # 32 is what it is shipped with
     ]
     timm = [
-        peer(f"timm {batch}{suffix}", "timm_train.py", batch, *more)
+        peer(f"timm {batch}{suffix}", "timm_train.py", batch, "--steps", str(NUM_STEPS), *more)
         for suffix, more in (("", ()), (" compiled", ("--compile",)))
     ]
     rates = rates_in_turn([*ours, *horovod, *timm], rounds=rounds)

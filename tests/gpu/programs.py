@@ -23,9 +23,9 @@ TIMEOUT_S = 300
 PREEMPTED = 75
 # Starts a program by the name of its module: what follows are the program's own arguments.
 AS_LAUNCHED = ("-m",)
-_LAST_CHARACTERS = 600
+_LAST_CHARACTERS = 1500
 # A training starts for seconds on a core or two, and small ones leave a GPU idle.
-CORES_EACH = 4
+CORES_EACH = 2
 _TAKING = Lock()
 Given = TypeVar("Given")
 Got = TypeVar("Got")
@@ -111,7 +111,8 @@ def train(
         port = free_port()
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     place |= {"WORLD_SIZE": str(num_ranks), "LOCAL_WORLD_SIZE": str(num_ranks)}
-    own = {"PYTHONPATH": str(PROJECT), "TRAINYARD_RUN_DIR": str(folder)}
+    packages = os.environ.get("PYTHONPATH", "")
+    own = {"PYTHONPATH": f"{PROJECT}{os.pathsep}{packages}", "TRAINYARD_RUN_DIR": str(folder)}
     own |= {"TRAINYARD_CHECKPOINT_DIR": str(folder / "checkpoints"), **(environ or {})}
     log = folder / "log"
     with log.open("wb") as output:

@@ -12,7 +12,7 @@ from tests.gpu.findings import Finding, at_least
 from tests.gpu.programs import Where, train
 
 BATCH = 256
-NUM_JPEGS = 12_800
+NUM_JPEGS = 6_400
 RESNET50 = ("trainer.pytorch.resnet50", "--precision", "bf16", "--batch-per-rank", str(BATCH))
 
 
@@ -31,7 +31,7 @@ def mask_rcnn(where: Where) -> Sequence[Finding]:
     device = torch.device(where.device)
     rates = [
         maskrcnn.measure(
-            device, batch_size=size, image_size=800, num_steps=20, num_rounds=where.rounds
+            device, batch_size=size, image_size=800, num_steps=10, num_rounds=where.rounds
         )
         for size in (2, 8)
     ]

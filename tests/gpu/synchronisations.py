@@ -3,18 +3,21 @@
     python -m tests.gpu.synchronisations [--tell] trainer.pytorch.resnet50 --data random ...
 
 In the first epoch, which tries kernels and makes constants, waits are free. In the others PyTorch ends
-the program at the first operation that waits (torch.cuda.set_sync_debug_mode), but within the guard's
-reading of the step before, whose turns are counted; with `--tell` in front it goes on, and each file
+the program at the first operation that waits (torch.cuda.set_sync_debug_mode), but within a
+checkpoint, and the guard's reading of the step before, whose turns are counted; with `--tell` in front it goes on, and each file
 that waits is told. Printed last, as JSON: {"steps": n, "readings": n, "files": {FILE: count}}.
 """
 
 from __future__ import annotations
 
 import collections
+import contextlib
 import importlib
 import json
+import os
 import sys
 import warnings
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +25,17 @@ import torch
 
 from trainer.common.position import Position
 from trainer.pytorch.guard import Guard
+from trainer.pytorch.keeper import Keeper
 from trainer.pytorch.loop import Training
 
 WORDS = "called a synchronizing CUDA operation"
-PYTORCH = str(Path(torch.__file__).parent)
+PYTORCH = f"{Path(torch.__file__).parent}{os.sep}"  # torchvision lies beside it
 files: collections.Counter[str] = collections.Counter()
 counts: collections.Counter[str] = collections.Counter()
 _train_epoch = Training[Any, Any]._train_epoch
 _take_step = Training[Any, Any]._take_step
 _begin = Guard._begin
+_save = Keeper.save
 
 
 def watched(mode: str, training: Training[Any, Any], position: Position, guard: Guard) -> Position:
@@ -60,17 +65,31 @@ def begun(guard: Guard, report: torch.Tensor) -> Any:
     read = _begin(guard, report)
 
     def free() -> list[float]:
-        if not counts["watched"]:
+        counts["readings"] += counts["watched"]
+        with unwatched():
             return read()
-        counts["readings"] += 1
-        before = torch.cuda.get_sync_debug_mode()
-        torch.cuda.set_sync_debug_mode("default")
-        try:
-            return read()
-        finally:
-            torch.cuda.set_sync_debug_mode(before)
 
     return free
+
+
+def saved(keeper: Keeper, position: Position) -> None:
+    """Begin a checkpoint, whose copies may wait."""
+    with unwatched():
+        _save(keeper, position)
+
+
+@contextlib.contextmanager
+def unwatched() -> Generator[None]:
+    """Let operations wait."""
+    if not counts["watched"]:
+        yield
+        return
+    before = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode("default")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
 
 
 def tell(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -93,6 +112,7 @@ def main() -> int:
     Training._train_epoch = lambda *given: watched(mode, *given)
     Training._take_step = stepped
     Guard._begin = begun
+    Keeper.save = saved
     code: int = importlib.import_module(arguments[0]).main(arguments[1:])
     told = {"steps": counts["steps"], "readings": counts["readings"], "files": files}
     print(json.dumps(told))

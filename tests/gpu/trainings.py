@@ -99,7 +99,11 @@ def waits(where: Where) -> Sequence[Finding]:
     def look(name: str) -> Finding:
         is_torchvisions = name == "maskrcnn"
         start = ("-m", "tests.gpu.synchronisations", *(("--tell",) if is_torchvisions else ()))
-        ended = train(where, f"waits-{name}", *tried[name], start=start).require()
+        what = f"{name}: what waits for the GPU within steps"
+        try:
+            ended = train(where, f"waits-{name}", *tried[name], start=start).require()
+        except RuntimeError as error:
+            return Finding(what=what, seen=str(error), wanted="an end", is_met=False)
         told = json.loads(ended.output.splitlines()[-1])
         files: dict[str, int] = told["files"]
         seen = [f"{file} {number}x" for file, number in files.items()]
@@ -107,7 +111,7 @@ def waits(where: Where) -> Sequence[Finding]:
         allowed = TORCHVISIONS if is_torchvisions else frozenset[str]()
         is_few = told["readings"] <= told["steps"]
         return Finding(
-            what=f"{name}: what waits for the GPU within steps",
+            what=what,
             seen=", ".join(seen),
             wanted=f"the guard once a step{', and torchvision' if is_torchvisions else ''}",
             is_met=set(files) <= allowed

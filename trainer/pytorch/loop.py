@@ -236,9 +236,9 @@ class Training(Generic[OptionsT, B]):
                 samples=samples,
             )
             position = position.after_batch(task.num_batches)
+            self._profiler.step()  # before a checkpoint, which is no part of a step
             guard.step(position, total, len(samples), taken=taken, num_right=num_right)
             self.throughput.add_host(guard.take_host_s())
-            self._profiler.step()
         guard.settle()
         return position
 

@@ -77,7 +77,7 @@ class Profiler:
             activities = [ProfilerActivity.CPU]
             if self._device.type == "cuda":
                 activities.append(ProfilerActivity.CUDA)
-            self._profile = profile(activities=activities)
+            self._profile = profile(activities=activities, acc_events=True)
             self._profile.start()
 
     def _end(self) -> None:
