@@ -162,7 +162,7 @@ def page_text(found: Sequence[Finding], hardware_text: str, rounds: int, took_s:
     lines = [
         "# On a GPU",
         "",
-        f"Command: `make gpu`, {took_s / 60:.0f} minutes. Date: {date:%Y-%m-%d}. "
+        f"Command: `python -m tests.gpu --rounds {rounds}`, {took_s / 60:.0f} minutes. Date: {date:%Y-%m-%d}. "
         f"Hardware: {hardware_text}.",
         "",
         f"{len(found)} findings, {num_missed} of them missed. What each check does: `tests/gpu`. Rates "

@@ -158,7 +158,7 @@ def votes(where: Where) -> Sequence[Finding]:
     again = train(where, "left", *arguments, num_ranks=num_ranks).require()
     return [
         Finding(
-            what=f"{num_ranks} ranks, one of which is asked to leave",
+            what=f"{num_ranks} rank{'' if num_ranks == 1 else 's'}, one of which is asked to leave",
             seen=f"all left after step {steps}",
             wanted=f"with exit code {PREEMPTED}, at one step before the last",
             is_met=stop <= steps < len(whole.losses),
