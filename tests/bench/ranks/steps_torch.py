@@ -8,6 +8,7 @@ The data are one batch of noise: what is timed is the step and what ranks say to
 from __future__ import annotations
 
 import argparse
+import os
 import time
 
 import torch
@@ -15,6 +16,7 @@ import torchvision
 from torch import Tensor, nn
 from torch.nn import functional
 
+from trainer.common.memory import keep_freed_memory
 from trainer.common.world import RankArguments, World
 from trainer.pytorch import mnist
 from trainer.pytorch.strategy import make_strategy
@@ -49,6 +51,7 @@ def main() -> None:
     parser.add_argument("--dist-url")
     parser.add_argument("--steps", type=int)
     options = parser.parse_args()
+    keep_freed_memory(os.environ)  # as our programs do
     world = World.from_environment(arguments=RankArguments(dist_url=options.dist_url))
     strategy = make_strategy(options.strategy, world)
     torch.set_num_threads(world.num_threads)
