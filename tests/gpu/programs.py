@@ -111,8 +111,8 @@ def train(
         port = free_port()
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     place |= {"WORLD_SIZE": str(num_ranks), "LOCAL_WORLD_SIZE": str(num_ranks)}
-    packages = os.environ.get("PYTHONPATH", "")
-    own = {"PYTHONPATH": f"{PROJECT}{os.pathsep}{packages}", "TRAINYARD_RUN_DIR": str(folder)}
+    folders = [str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    own = {"PYTHONPATH": os.pathsep.join(folders), "TRAINYARD_RUN_DIR": str(folder)}
     own |= {"TRAINYARD_CHECKPOINT_DIR": str(folder / "checkpoints"), **(environ or {})}
     log = folder / "log"
     with log.open("wb") as output:

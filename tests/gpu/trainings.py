@@ -51,13 +51,8 @@ def programs(where: Where) -> dict[str, tuple[str, ...]]:
             *("--train", "all", "--batch-per-rank", "8", "--epochs", "2", "--image-size", "64"),
         ),
         "resnet50": (
-            *(
-                "trainer.pytorch.resnet50",
-                "--data",
-                str(made["insects"]),
-                "--precision",
-                half(where),
-            ),
+            *("trainer.pytorch.resnet50", "--data", str(made["insects"])),
+            *("--precision", half(where)),
             *("--batch-per-rank", "8", "--epochs", "2", "--image-size", "64"),
         ),
         "maskrcnn": (
