@@ -17,7 +17,7 @@ from torchvision.models.detection import MaskRCNN
 from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
 from torchvision.ops.misc import FrozenBatchNorm2d
 
-from trainer.pytorch.maskrcnn_model import Design, build_network
+from trainer.pytorch.maskrcnn_model import USUAL_LONG_SIZE, USUAL_SIZE, Design, build_network
 from trainer.pytorch.precision import autocast
 
 NUM_CLASSES = 80
@@ -62,7 +62,7 @@ def peer_network(image_size: int) -> MaskRCNN:
     backbone = resnet_fpn_backbone(
         backbone_name="resnet50", weights=None, norm_layer=FrozenBatchNorm2d, trainable_layers=3
     )
-    longest = round(image_size * 1333 / 800)
+    longest = round(USUAL_LONG_SIZE * image_size / USUAL_SIZE)
     return MaskRCNN(backbone, num_classes=NUM_CLASSES + 1, min_size=image_size, max_size=longest)
 
 
