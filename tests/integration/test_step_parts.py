@@ -22,10 +22,15 @@ def test_what_a_slower_rank_makes_others_wait_is_exchange(
     gang = start_gang(zygote, [PROGRAM, str(file)], strategy=strategy, size=2, folder=folder)
     assert gang.wait(RUN_TIMEOUT_S) == [0, 0], gang.texts()
     gang.end()
-    equal, waiting = json.loads(file.read_text())
-    for each in (equal, waiting):
+    equal, waiting, one_long = json.loads(file.read_text())
+    for each in (equal, waiting, one_long):
         assert set(each) == {"compute_s", "exchange_s", "step_s"}
-        assert each["compute_s"] + each["exchange_s"] == pytest.approx(each["step_s"], rel=0.03)
+        assert each["compute_s"] + each["exchange_s"] <= each["step_s"]
+    assert waiting["compute_s"] + waiting["exchange_s"] == pytest.approx(
+        waiting["step_s"], rel=0.03
+    )
     assert waiting["exchange_s"] > 0.7 * waiting["step_s"]
     assert equal["exchange_s"] < 0.7 * waiting["exchange_s"]
     assert waiting["compute_s"] < 0.3 * waiting["step_s"]
+    if strategy == "ddp":
+        assert one_long["compute_s"] == 0.0

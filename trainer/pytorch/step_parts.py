@@ -77,7 +77,9 @@ class StepParts:
         self._steps_s, self._waited_s = [], 0.0
         if exchange_s is None:
             return {}
-        return {"compute_s": max(step_s - exchange_s, 0.0), "exchange_s": exchange_s}
+        # DDP's is of one step, which may have lasted longer than the mean.
+        exchange_s = min(exchange_s, step_s)
+        return {"compute_s": step_s - exchange_s, "exchange_s": exchange_s}
 
     def _ddp_exchange_s(self) -> float | None:
         """Read what DDP timed of its newest step that it timed; nanoseconds there."""
