@@ -14,11 +14,8 @@ from collections.abc import Generator, Iterable
 
 import pytest
 
-from tests.skips import find_allowed
+from tests.skips import CAMPAIGNS, VARIABLE, find_allowed
 
-VARIABLE = "TRAINYARD_CI"
-# The mark of those that `make faults` runs, as its whole `-m`.
-CAMPAIGNS = "faults"
 DEFINITION = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 

@@ -8,6 +8,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+# 1 in CI, where a skip must be of those below.
+VARIABLE = "TRAINYARD_CI"
+# The mark of those that `make faults` runs, as its whole `-m`.
+CAMPAIGNS = "faults"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Skip:

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from tests import campaign, judges
+from tests import campaign, skips
 from tests.bench.table import hardware
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks" / "faults.md"
 BEGIN = "<!-- counts: written by make faults -->"
 END = "<!-- end of counts -->"
-PYTEST = ("-m", judges.CAMPAIGNS, "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+PYTEST = ("-m", skips.CAMPAIGNS, "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 
 
 class Outcomes:
@@ -40,7 +40,7 @@ def main(words: list[str]) -> int:
     All of them are judged as in CI: a skip that is not listed fails the run.
     """
     if not words:
-        os.environ[judges.VARIABLE] = "1"
+        os.environ[skips.VARIABLE] = "1"
     outcomes = Outcomes()
     began_s = time.monotonic()
     code = pytest.main([*PYTEST, *words], plugins=[outcomes])

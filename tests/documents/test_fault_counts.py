@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests import judges
+from tests import judges, skips
 from tests.documents import fault_counts
 from tests.documents.fault_counts import BEGIN, END, Outcomes, counts_text, main, with_counts
 
@@ -46,7 +48,7 @@ def test_the_page_is_written_after_a_whole_run_that_passed(
     before = f"{BEGIN}\n\ncounts of before\n\n{END}\n"
     page.write_text(before, encoding="utf-8")
     monkeypatch.setattr(fault_counts, "PAGE", page)
-    monkeypatch.delenv(judges.VARIABLE, raising=False)
+    monkeypatch.delenv(skips.VARIABLE, raising=False)
     asked: list[list[str]] = []
     monkeypatch.setattr(pytest, "main", lambda argv, plugins: asked.append(argv) or code)
     assert main(words) == code
@@ -54,4 +56,13 @@ def test_the_page_is_written_after_a_whole_run_that_passed(
     assert (page.read_text(encoding="utf-8") != before) == is_written
     # A whole run is judged: a skip that is not listed fails it.
     assert judges.is_ci() == (not words)
-    monkeypatch.delenv(judges.VARIABLE, raising=False)
+    monkeypatch.delenv(skips.VARIABLE, raising=False)
+
+
+def test_pytest_takes_what_make_faults_gives_it():
+    """Alone in its process: a plugin of pytest that was imported before ends it."""
+    file = "tests/faults/test_checkpoint_disk.py"
+    words = [sys.executable, "-m", "tests.documents.fault_counts", "--collect-only", "-q", file]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert f"{file}::" in done.stdout

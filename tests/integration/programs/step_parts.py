@@ -49,7 +49,7 @@ def main(argv: Sequence[str]) -> None:
     told: list[dict[str, float]] = []
     for turn, sleep_s in enumerate(SLEEPS_S):
         if turn == 2 and given.strategy == "ddp":
-            model._get_ddp_logging_data = lambda: LONG_NS  # noqa: SLF001 (has no other name)
+            model._get_ddp_logging_data = lambda: LONG_NS
         whole_s: list[float] = []
         for number in range(STEPS):
             if number == STEPS // 2:
