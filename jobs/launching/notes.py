@@ -14,7 +14,7 @@ _FETCHES = re.compile(r"\b(pip3?|uv|conda|mamba|apt|apt-get|npm|curl|wget|git cl
 def job_notes(spec: JobSpec, environment: Environment) -> tuple[str, ...]:
     """List what a job's plan should say beside the engine's own notes."""
     cluster = environment.clusters[spec.cluster]
-    notes = (*_launcher_notes(spec), *_gpu_notes(spec, cluster))
+    notes = (*_launcher_notes(spec), *_core_notes(spec, cluster), *_gpu_notes(spec, cluster))
     return notes if environment.network != "private" else (*notes, *_way_out_notes(spec))
 
 
@@ -37,6 +37,16 @@ def _way_out_notes(spec: JobSpec) -> list[str]:
     return [
         f"nodes of this stack cannot reach the internet, and this is fetched: {', '.join(fetched)}; "
         "use an index inside its network, or put packages into the image"
+    ]
+
+
+def _core_notes(spec: JobSpec, cluster: Cluster) -> list[str]:
+    num_cores = cluster.cpus_per_node
+    if spec.processes_per_node <= num_cores:
+        return []
+    return [
+        f"the {spec.processes_per_node} processes on each node share {count_text(num_cores, 'core')}: "
+        "more nodes with fewer processes on each train faster"
     ]
 
 

@@ -17,8 +17,10 @@ def spec(**changes):
     return make_spec(["python"], **changes)
 
 
-def stack(gpus=0, price=None, network=None):
-    nodes = msgspec.structs.replace(make_cluster(), gpus_per_node=gpus, price_per_node_hour=price)
+def stack(gpus=0, price=None, network=None, cores=4):
+    nodes = msgspec.structs.replace(
+        make_cluster(), gpus_per_node=gpus, price_per_node_hour=price, cpus_per_node=cores
+    )
     return make_cloud_environment(clusters={"cpu": nodes}, network=network)
 
 
@@ -52,6 +54,20 @@ def test_processes_that_nothing_connects_are_told(changes, expected):
 def test_gpus_without_a_process_are_told(gpus, price, expected):
     told = job_notes(spec(launcher="torch", nodes=1, processes_per_node=1), stack(gpus, price))
     assert told == expected
+
+
+@pytest.mark.parametrize(
+    ("processes", "cores", "expected"),
+    [
+        (2, 1, "the 2 processes on each node share 1 core"),
+        (5, 4, "the 5 processes on each node share 4 cores"),
+        (4, 4, None),
+    ],
+)
+def test_processes_that_share_a_core_are_told(processes, cores, expected):
+    told = job_notes(spec(launcher="torch", processes_per_node=processes), stack(cores=cores))
+    more = "more nodes with fewer processes on each train faster"
+    assert told == ((f"{expected}: {more}",) if expected else ())
 
 
 @pytest.mark.parametrize("network", ["private", "public", None])
