@@ -49,9 +49,7 @@ class ResnetOptions(TrainingOptions):
         if self.data == "synthetic":  # a class without a picture could not be opened
             self.require_at_least(self.num_classes, "num_images")
         self.require_at_least(0, "warmup_epochs", "momentum", "weight_decay")
-        if not 0 <= self.label_smoothing < 1:
-            message = f"--label-smoothing must be 0 or more and below 1, not {self.label_smoothing}"
-            raise ValueError(message)
+        self.require_share("label_smoothing")
 
     @property
     def hint(self) -> str:

@@ -58,6 +58,14 @@ class TrainingOptions:
                 message = f"--{name.replace('_', '-')} must be above 0, not {value}"
                 raise ValueError(message)
 
+    def require_share(self, *names: str) -> None:
+        """Raises ValueError for the first of these options that is no share: below 0, or 1 or more."""
+        for name in names:
+            value = getattr(self, name)
+            if not 0 <= value < 1:
+                message = f"--{name.replace('_', '-')} must be 0 or more and below 1, not {value}"
+                raise ValueError(message)
+
     def require_at_least(self, least: float, *names: str) -> None:
         """Raises ValueError for the first of these options that is given and below."""
         for name in names:

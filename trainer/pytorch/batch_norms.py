@@ -43,8 +43,9 @@ class SharedBatchNorm(nn.Module):
     def __init__(self, norm: _BatchNorm, strategy: Strategy) -> None:
         super().__init__()
         self.weight, self.bias = norm.weight, norm.bias
-        for name, value in norm.named_buffers():
-            self.register_buffer(name, value)
+        # None where a norm has none of them, as one that tracks no statistics.
+        for name in ("running_mean", "running_var", "num_batches_tracked"):
+            self.register_buffer(name, getattr(norm, name))
         self._eps, self._momentum = norm.eps, norm.momentum
         self._strategy = strategy
 
@@ -54,16 +55,27 @@ class SharedBatchNorm(nn.Module):
         if not self.training:
             return nn.functional.batch_norm(
                 *(samples, self.running_mean, self.running_var, self.weight, self.bias),
+                training=self.running_mean is None,
                 eps=self._eps,
             )
+        # Only both are left out together.
+        weight, bias = self.weight, self.bias
+        if weight is None:
+            weight, bias = samples.new_ones(samples.shape[1]), samples.new_zeros(samples.shape[1])
         normal, mean, variance, count = _Normalise.apply(
-            samples, self.weight, self.bias, self._eps, self._strategy
+            samples, weight, bias, self._eps, self._strategy
         )
-        with torch.no_grad():
-            self.running_mean.lerp_(mean, self._momentum)
-            self.running_var.lerp_(variance * (count / (count - 1)), self._momentum)
-            self.num_batches_tracked.add_(1)
+        if self.running_mean is not None:
+            self._learn(mean, variance * (count / (count - 1)))
         return normal
+
+    @torch.no_grad()
+    def _learn(self, mean: Tensor, variance: Tensor) -> None:
+        """Move the running statistics; without a momentum they are the mean of all batches' own."""
+        self.num_batches_tracked.add_(1)
+        share = 1 / self.num_batches_tracked if self._momentum is None else self._momentum
+        self.running_mean.lerp_(mean, share)
+        self.running_var.lerp_(variance, share)
 
 
 class _Normalise(torch.autograd.Function):

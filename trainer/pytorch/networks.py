@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
+import torch
 from torch import Tensor, nn
 
 from trainer.common.errors import TrainingError
@@ -19,6 +21,8 @@ if TYPE_CHECKING:  # programs whose network is their own train without torchvisi
 
 NetworkName = Literal["resnet18", "resnet34", "resnet50", "resnet101", "resnet152"]
 SUFFIXES = (".pth", ".safetensors")
+# The side of the pictures that all of torchvision's classifiers take.
+USUAL_SIZE = 224
 # `--weights none`: train from scratch.
 NO_WEIGHTS = Path("none")
 
@@ -37,7 +41,7 @@ def build_resnet(name: NetworkName, num_classes: int) -> ResNet:
 def build_network(name: str, num_classes: int, image_size: int) -> nn.Module:
     """Make a classifier of torchvision, or of timm where it is installed, with random weights.
 
-    Raises TrainingError where neither has one of this name.
+    Raises TrainingError where neither has one of this name, or it takes no pictures of this size.
     """
     from torchvision import models
 
@@ -47,18 +51,45 @@ def build_network(name: str, num_classes: int, image_size: int) -> nn.Module:
         # Networks whose training has outputs beside the scores; transformers are for one size.
         plain = {"aux_logits": False} if name in ("googlenet", "inception_v3") else {}
         sized = {"image_size": image_size} if name.startswith("vit_") else {}
-        return models.get_model(name, weights=None, num_classes=num_classes, **plain, **sized)
+        with _size_told(name, image_size, USUAL_SIZE):
+            made = models.get_model(name, weights=None, num_classes=num_classes, **plain, **sized)
+            return _tried(made, image_size, USUAL_SIZE)
     try:
         import timm
+        from timm.data import resolve_model_data_config
     except ImportError:
         where = "torchvision has, and timm is not installed"
     else:
         if timm.is_model(name):
-            return timm.create_model(name, num_classes=num_classes)
+            made = timm.create_model(name, num_classes=num_classes)
+            usual_size = resolve_model_data_config(made)["input_size"][-1]
+            with _size_told(name, image_size, usual_size):
+                return _tried(made, image_size, usual_size)
         where = "torchvision or timm has"
     near = difflib.get_close_matches(name, models.list_models(models), n=1)
     message = f"--network {name} is no classifier that {where}"
     raise TrainingError(message, hint=f"--network {near[0] if near else 'resnet50'}")
+
+
+def _tried(network: nn.Module, image_size: int, usual_size: int) -> nn.Module:
+    """Give the network, once it has looked at a picture where that is not of its usual size."""
+    if image_size != usual_size:
+        with torch.no_grad():
+            network.eval()(torch.zeros(1, 3, image_size, image_size))
+    return network.train()
+
+
+@contextlib.contextmanager
+def _size_told(name: str, image_size: int, usual_size: int) -> Generator[None]:
+    """Raise TrainingError in place of the errors by which networks refuse a size of pictures."""
+    try:
+        yield
+    except (AssertionError, RuntimeError, ValueError) as error:
+        why = str(error).partition("\n")[0]
+        size = f"{image_size} x {image_size} pixels"
+        message = f"--network {name} does not take pictures of {size}: {why}"
+        hint = f"--image-size {usual_size}, or another network"
+        raise TrainingError(message, hint=hint) from None
 
 
 def find_weights(path: Path | None, folder: Path, *, option: str, is_made: bool) -> Path | None:
@@ -113,6 +144,9 @@ def load_weights_of(network: nn.Module, path: Path, *, hint: str) -> None:
 
 def _load(network: nn.Module, weights: Mapping[str, Tensor], path: Path, *, hint: str) -> None:
     wanted = network.state_dict()
+    # Frozen norms, which a network that begins from weights may have, count no batches.
+    counts = {key for key in set(weights) - set(wanted) if key.endswith(".num_batches_tracked")}
+    weights = {key: value for key, value in weights.items() if key not in counts}
     odd = sorted(set(weights) ^ set(wanted))
     odd += [key for key in wanted if key in weights and weights[key].shape != wanted[key].shape]
     if odd:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
 import json
 import os
 import random
+import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
+from types import ModuleType
 
 import torch
 from torch import nn
@@ -20,7 +22,8 @@ from trainer.common.preemption import Notice
 from trainer.common.program import RanksOf
 from trainer.common.rundir import RunDir
 from trainer.common.world import World
-from trainer.pytorch import classifier, own
+from trainer.pytorch import own
+from trainer.pytorch.batch_norms import share_batch_norms
 from trainer.pytorch.guard import require_whole_sums
 from trainer.pytorch.labels import LOSSES, mix
 from trainer.pytorch.loop import run
@@ -113,6 +116,47 @@ def networks() -> object:
     return found
 
 
+class OfTimm(nn.Module):
+    """A network as timm makes transformers: for pictures of one size."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(3 * 48 * 48, num_classes))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Compute the scores."""
+        assert images.shape[-1] == 48, "Input height doesn't match model"
+        return self.layers(images)
+
+
+def stand_in_of_timm() -> dict[str, ModuleType]:
+    """Modules with the three functions of timm that we call, and one network."""
+    timm, data = ModuleType("timm"), ModuleType("timm.data")
+    timm.is_model = lambda name: name == "small_vit"
+    timm.create_model = lambda _name, num_classes: OfTimm(num_classes)
+    data.resolve_model_data_config = lambda _network: {"input_size": (3, 48, 48)}
+    return {"timm": timm, "timm.data": data}
+
+
+def sizes() -> object:
+    """What networks make of pictures of a size: the shape of their scores, or what is said of it."""
+    found: dict[str, object] = {}
+    sys.modules.update(stand_in_of_timm())
+    for name, size in (
+        *(("vit_b_16", 100), ("vit_b_16", 160), ("maxvit_t", 160), ("alexnet", 32)),
+        *(("small_vit", 48), ("small_vit", 64), ("smal_vit", 48)),
+    ):
+        try:
+            with torch.device("meta"):
+                scores = build_network(name, 5, size)(torch.zeros(2, 3, size, size))
+            found[f"{name} {size}"] = list(scores.shape)
+        except TrainingError as error:
+            found[f"{name} {size}"] = str(error)
+    for name in stand_in_of_timm():
+        del sys.modules[name]
+    return found
+
+
 def changed() -> object:
     """What RandAugment makes of one picture, by generators and by magnitude."""
     torch.manual_seed(1)
@@ -133,73 +177,32 @@ def changed() -> object:
     }
 
 
-class Small(nn.Module):
-    """A network of a device whose memory holds five pictures of its input."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(nn.Flatten(), nn.LazyLinear(2))
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Compute the scores."""
-        if len(images) > (self.room if self.training else self.room_to_evaluate):
-            raise torch.OutOfMemoryError
-        return self.layers(images)
-
-    room = room_to_evaluate = 5
-
-    def to(self, *given: object, **named: object) -> Small:
-        """Move to the device, which holds the network or does not."""
-        if not self.room:
-            raise torch.OutOfMemoryError
-        return super().to(*given, **named)
-
-
-def beyond_memory() -> object:
-    """What a training, and a search, say of a device whose memory ends; the device is made up."""
-    said: dict[str, str] = {}
-    made = ("--data", "random", "--num-classes", "2", "--num-images", "4", "--image-size", "32")
-    options = parse_options(classifier.Options, [*made, "--batch-per-rank", "2", "--find-batch"])
-
-    def build(_num_classes: int, size: int) -> nn.Module:
-        network = Small()
-        network.layers(torch.zeros(2, 3, size, size))
-        return network
-
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        world = World(rank=0, size=1)
-        ranks = RanksOf(
-            world=world,
-            strategy=make_strategy("single", world),
-            run_dir=RunDir.from_environment({}),
-            notice=Notice(),
-        )
-
-        class OnGpu(classifier.Classifier):
-            """As if it were on a GPU."""
-
-            def require_one_gpu(self) -> None:
-                """Take it for one."""
-
-        for name, kind, room, more in (
-            ("on a CPU", classifier.Classifier, 5, True),
-            ("search", OnGpu, 5, True),
-            ("train", OnGpu, 1, False),
-            ("to", OnGpu, 0, False),
-            ("evaluate", OnGpu, 5, False),
-        ):
-            Small.room = room
-            Small.room_to_evaluate = 1 if name == "evaluate" else room
-            task = kind(replace(options, find_batch=more), ranks, "small", build)
-            lines: list[str] = []
-            task.say = lines.append
-            try:
-                run(task)
-                said[name] = lines[-1]
-            except TrainingError as error:
-                said[name] = str(error)
-    return said
+def norms() -> object:
+    """How far norms over one rank's samples are from PyTorch's own, of each kind, and their states."""
+    found = {}
+    for name, given in {
+        "usual": {},
+        "without weights": {"affine": False},
+        "without statistics": {"track_running_stats": False},
+        "mean of all batches": {"momentum": None},
+    }.items():
+        theirs = nn.Sequential(nn.BatchNorm2d(3, **given))
+        ours = copy.deepcopy(theirs)
+        share_batch_norms(ours, make_strategy("single", World()))
+        torch.manual_seed(1)
+        samples = torch.randn(4, 3, 5, 5) * 2 + 1
+        seen: list[list[torch.Tensor]] = []
+        for norm in (ours, theirs):
+            own_samples = samples.clone().requires_grad_()
+            first, second = norm(own_samples), norm(own_samples * 3 + 1)
+            (first * second.sin()).sum().backward()
+            gradients = [own_samples.grad, *(each.grad for each in norm.parameters())]
+            after = norm.eval()(samples + 2)
+            seen.append([first, second, after, *gradients, *norm.state_dict().values()])
+        pairs = zip(*seen, strict=True)
+        furthest = max((each.double() - other.double()).abs().max().item() for each, other in pairs)
+        found[name] = [furthest, list(ours.state_dict()) == list(theirs.state_dict())]
+    return found
 
 
 class Torn:
@@ -263,7 +266,7 @@ def torn() -> object:
     return found
 
 
-CHECKS = (torn, lamb, scaled, losses, mixed, votes, networks, changed, beyond_memory)
+CHECKS = (torn, lamb, scaled, losses, mixed, votes, networks, sizes, changed, norms)
 
 
 def main(_argv: Sequence[str]) -> None:
