@@ -17,9 +17,8 @@ from trainer.data.synthesize.stripes import INSECTS, make_pictures
 
 MNIST, CLASSIFIER = "trainer.pytorch.mnist", "trainer.pytorch.classifier"
 TRANSFER, MASKS = "trainer.pytorch.hymenoptera", "trainer.pytorch.maskrcnn"
-
-
 SEGMENTATION = "tests.integration.programs.own_segmentation"
+SHAPES = ["--backbone", "resnet18", "--image-size", "96", "--regions-per-image", "32"]
 
 
 def call(zygote: Zygote, folder: Path, *cases: tuple[str, list[str]]) -> list[Said]:
@@ -45,8 +44,8 @@ def trained(zygote, tmp_path_factory) -> Path:
     make_coco(folder / "shapes", num_train=8, num_val=3, seed=1)
     short = ["--epochs", "1", "--output-dir"]
     small = ["--image-size", "32", "--batch-per-rank", "8"]
-    shapes = ["--backbone", "resnet18", "--image-size", "64", "--regions-per-image", "8"]
-    shapes += ["--backbone-weights", "none", "--no-evaluate", "--max-steps", "1"]
+    # Boxes where they begin, some of which are right.
+    shapes = [*SHAPES, "--backbone-weights", "none", "--max-steps", "1", "--lr", "1e-4"]
     cases = [
         (MNIST, ["--data", "digits", *short, "mnist"]),
         (TRANSFER, ["--data", "insects", "--weights", "none", *small, *short, "insect"]),
@@ -127,6 +126,84 @@ def test_a_prediction_is_that_of_the_evaluation(zygote, trained, tmp_path):
     summary = json.loads((trained / "insect" / "summary.json").read_text())
     assert len(right) / len(rows) == pytest.approx(summary["val_top1"])
     assert len(rows) == summary["val_images"] == 9
+
+
+def figures(folder: Path) -> dict[str, float]:
+    """The figures of the held-out set, without the number of its pictures."""
+    summary = json.loads((folder / "summary.json").read_text())
+    held_out = {
+        key: value for key, value in summary.items() if key.split("_")[0] in ("test", "val")
+    }
+    return {key: value for key, value in held_out.items() if not key.endswith("_images")}
+
+
+def test_a_saved_model_is_evaluated_to_the_figures_of_its_training(zygote, trained, tmp_path):
+    """By every program; Mask R-CNN's norms learnt with its weights, and are frozen with saved ones."""
+    small = ["--image-size", "32", "--batch-per-rank", "8"]
+    kinds = {
+        "mnist": (MNIST, "mnist", "digits", []),
+        "insect": (TRANSFER, "hymenoptera", "insects", small),
+        "shape": (MASKS, "maskrcnn", "shapes", SHAPES),
+        "disc": (SEGMENTATION, "segmentation", None, []),
+    }
+    cases = [
+        (
+            module,
+            [
+                *("--evaluate-only", "--output-dir", name, *more),
+                *("--model", str(trained / name / "model" / f"{file}.safetensors")),
+                *(("--data", str(trained / data)) if data else ()),
+            ],
+        )
+        for name, (module, file, data, more) in kinds.items()
+    ]
+    for said in call(zygote, tmp_path, *cases):
+        assert said.code == 0, said
+    for name in kinds:
+        before, after = figures(trained / name), figures(tmp_path / name)
+        assert any(before.values()), (name, before)
+        assert after == pytest.approx(before, rel=1e-5), name
+        assert not (tmp_path / name / "model").exists()
+
+
+def test_a_corrupt_picture_of_a_folder_costs_its_row_and_not_the_table(zygote, trained, tmp_path):
+    pictures, broken = tmp_path / "pictures", tmp_path / "broken"
+    for folder in (pictures, broken):
+        folder.mkdir()
+        Image.effect_noise((60, 40), 50).convert("RGB").save(folder / "b.jpg")
+        whole = (folder / "b.jpg").read_bytes()
+        (folder / "b.jpg").write_bytes(whole[: len(whole) // 2])
+    for name in ("a.jpg", "c.jpg"):
+        (pictures / name).write_bytes(whole)
+    kinds = [
+        *((MNIST, "mnist", "mnist"), (TRANSFER, "insect", "hymenoptera")),
+        *((MASKS, "shape", "maskrcnn"), (SEGMENTATION, "disc", "segmentation")),
+    ]
+    cases = []
+    for number, (module, folder, name) in enumerate(kinds):
+        model = ["--model", str(trained / folder / "model" / f"{name}.safetensors")]
+        look = ["--output-dir", f"out-{number}", *model, "--predict"]
+        cases += [
+            (module, [*look, "pictures"]),
+            (module, [*look, "pictures", "--max-corrupt", "0"]),
+            (module, [*look, "broken"]),
+            (module, [*look, "broken/b.jpg"]),
+        ]
+    told = call(zygote, tmp_path, *cases)
+    for number, (module, _, _) in enumerate(kinds):
+        skipped, refused, all_of_them, alone = told[4 * number : 4 * number + 4]
+        out = tmp_path / f"out-{number}" / "predictions"
+        said = f"2 files predicted, 1 skipped, in {out}"
+        assert (skipped.code, skipped.out.splitlines()[-1]) == (0, said), (module, skipped)
+        assert "b.jpg` is not a complete " in skipped.last_error
+        assert skipped.last_error.endswith("; it is skipped, 1 of at most 10")
+        assert [each.code for each in (refused, alone, all_of_them)] == [1, 1, 1], told
+        assert "is skipped" not in refused.errors + alone.errors
+        assert all_of_them.last_error.startswith("error: none of the 1 files of `broken` can be ")
+        if module != MASKS:
+            column = "file" if module == SEGMENTATION else "picture"
+            names = [row[column] for row in table(tmp_path / f"out-{number}")]
+            assert names == ["a.jpg", "c.jpg"]
 
 
 def test_a_model_of_something_else_is_one_line_that_says_what_to_do(zygote, trained, tmp_path):

@@ -26,13 +26,16 @@ class ModelOptions(TrainingOptions):
         "predict this file, or the files of this folder, by --model; do not train",
         MAY_CHANGE,
     ] = None
+    max_corrupt: Annotated[
+        int, "corrupt pictures or samples that a rank may meet and skip; 0 skips none", MAY_CHANGE
+    ] = 10
     profile: Annotated[
         int, "profile so many steps after the warm-up, into the output `profile`", MAY_CHANGE
     ] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require_at_least(0, "profile")
+        self.require_at_least(0, "profile", "max_corrupt")
         if self.predict:
             self.saved  # noqa: B018 - there has to be one
         if self.predict and self.evaluate_only:

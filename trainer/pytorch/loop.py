@@ -39,7 +39,8 @@ from trainer.pytorch.strategy import average_buffers
 from trainer.pytorch.task import B, OptionsT, Part, Task
 from trainer.pytorch.transfer import copied_ahead
 
-NETWORK_HINT = "`nvidia-smi` tells whether another process has memory of this GPU"
+BEGINNING = "the network and what it begins with"
+OTHERS_HINT = "`nvidia-smi` tells whether another process has memory of this GPU"
 
 
 def run(task: Task[OptionsT, B]) -> None:
@@ -49,13 +50,15 @@ def run(task: Task[OptionsT, B]) -> None:
     """
     options, ranks = task.options, task.ranks
     if options.predict is not None:
-        files = find_files(options.predict)
+        files = find_files(options.predict, max_corrupt=options.max_corrupt)
         folder = ranks.run_dir.output("predictions")
-        tell_rows(task.predict(files, folder), files, folder, say=task.say)
+        with memory_told("the network and the files that it predicts at once", hint=OTHERS_HINT):
+            tell_rows(task.predict(files, folder), files, folder, say=task.say)
         return
     if options.find_batch:
         task.require_one_gpu()
-    task.prepare()
+    with memory_told("the data that training keeps there", hint=OTHERS_HINT):
+        task.prepare()
     if ranks.world.is_main:
         warn_of_emulation(options.precision, task.device.type)
     torch.manual_seed(options.seed)
@@ -64,7 +67,7 @@ def run(task: Task[OptionsT, B]) -> None:
         load_model(network, options.model, classes=task.about().get("classes"))
     if options.sync_batch_norm:
         share_batch_norms(network, ranks.strategy)
-    with memory_told("the network and what it begins with", hint=NETWORK_HINT):
+    with memory_told(BEGINNING, hint=OTHERS_HINT):
         training = Training(task, network.to(task.device, memory_format=torch.channels_last))
     if options.find_batch:
         training.find_batch()
@@ -105,7 +108,6 @@ class Training(Generic[OptionsT, B]):
         options, ranks = task.options, task.ranks
         self._task = task
         self._network = network
-        task.begin(network)
         self._part = task.select(network)
         self._scaler = make_scaler(options.precision, task.device)
         self._wrapped, self._optimizer = ranks.strategy.wrap(
@@ -150,6 +152,7 @@ class Training(Generic[OptionsT, B]):
         """Train from the last checkpoint to the last step; gives the last evaluation's figures."""
         task, options, ranks = self._task, self._task.options, self._task.ranks
         position = self.keeper.restore(options.epochs)
+        self._begin(position)
         num_left = 0 if options.evaluate_only else max(0, task.num_steps - position.step)
         self._profiler.plan(num_left)
         trackers = open_trackers(ranks.run_dir.outputs / "tensorboard", ranks.world, warn=warn)
@@ -196,6 +199,7 @@ class Training(Generic[OptionsT, B]):
     def find_batch(self) -> None:
         """Say the largest batch of which memory holds a step; weights end as they began."""
         task = self._task
+        self._begin(Position())
         self._model.train()
 
         def step(number: int) -> None:
@@ -205,12 +209,19 @@ class Training(Generic[OptionsT, B]):
         task.say(f"the largest --{task.batch_option.replace('_', '-')} that fits is {found}")
         task.ranks.run_dir.write_summary({"program": task.program, "largest_batch": found})
 
+    def _begin(self, position: Position) -> None:
+        """Let the task compute what it needs of the network, by the weights that were restored."""
+        with memory_told(BEGINNING, hint=OTHERS_HINT):
+            self._task.begin(self._network, position)
+
     def _memory_of(self, what: str) -> contextlib.AbstractContextManager[None]:
         """Tell the batch where a GPU's memory does not hold what is done inside."""
         task, option = self._task, self._task.batch_option
         flag = f"--{option.replace('_', '-')}"
         number = getattr(task.options, option)
         hint = f"--find-batch tells the largest {flag} that fits"
+        if type(task).trial is Task.trial:
+            hint = f"a smaller {flag}"
         return memory_told(f"{what} of {flag} {number}", hint=hint)
 
     def _require_weights(self, position: Position) -> None:

@@ -92,15 +92,12 @@ class Options(TorchOptions):
         Path | None, "begin from a classifier's weights; `none` begins from random ones", MAY_CHANGE
     ] = None
     evaluate: Annotated[bool, "COCO's figures after each epoch and at the end", MAY_CHANGE] = True
-    max_corrupt: Annotated[
-        int, "corrupt pictures that a rank may meet and skip; 0 skips none", MAY_CHANGE
-    ] = 10
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require_positive("epochs", "max_steps", "batch_per_rank", "lr", "regions_per_image")
         self.require_at_least(32, "image_size")
-        self.require_at_least(0, "warmup_steps", "momentum", "weight_decay", "max_corrupt")
+        self.require_at_least(0, "warmup_steps", "momentum", "weight_decay")
         self.steps_at(1)
         if self.weights and self.backbone_weights:
             message = "--weights hold a backbone: leave out --backbone-weights"

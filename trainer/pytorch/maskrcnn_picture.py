@@ -13,8 +13,7 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 
 from trainer.common.whole_file import write_whole
-from trainer.data.pictures.decoding import decode_rgb
-from trainer.data.pictures.predicted import Files, Row
+from trainer.data.pictures.predicted import Files, Row, whole_pictures
 from trainer.pytorch.maskrcnn_evaluation import Found, find_objects
 from trainer.pytorch.maskrcnn_model import build_network, load_trained, read_weights
 
@@ -35,15 +34,15 @@ Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 def predict(weights_path: Path, files: Files, folder: Path, device: torch.device) -> Iterator[Row]:
     """Yield a row for each object of each picture; draw them into the folder as `<name>.png`.
 
-    Raises TrainingError where a picture or the weights cannot be read.
+    Raises TrainingError where the weights cannot be read, and for corrupt pictures as `files` says.
     """
     weights = read_weights(weights_path)
     network = build_network(weights.design, is_pretrained=True)
     load_trained(network, weights.design, weights)
     network.to(device).eval()
     stems = Counter(path.with_suffix("") for path in files.paths)
-    for index, path in enumerate(files.paths):
-        picture = decode_rgb(path, str(path), formats=None)
+    for index, picture in whole_pictures(files, formats=None):
+        path = files.paths[index]
         image = torch.from_numpy(np.array(picture).transpose(2, 0, 1).copy())
         found = keep_sure(find_objects(network, image, device))
         names = [weights.design.classes[label - 1] for label in found.labels.tolist()]

@@ -29,9 +29,8 @@ from trainer.common.metrics import MainFigure
 from trainer.common.options import MAY_CHANGE, parse_options
 from trainer.common.position import Position
 from trainer.common.sharding import shard, shuffled_batches
-from trainer.data.pictures.decoding import decode_rgb
 from trainer.data.pictures.idx import read_idx
-from trainer.data.pictures.predicted import Files, Row, tell_classes
+from trainer.data.pictures.predicted import Files, Row, tell_classes, whole_pictures
 from trainer.data.synthesize.digits import make_default_digits
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.loop import run
@@ -156,6 +155,12 @@ class Digits(Task[Options, tuple[Tensor, Tensor]]):
         for (mine, num_samples), batch in zip(told, pictures, strict=True):
             yield Part(batch=batch, samples=mine, num_samples=num_samples)
 
+    def trial(self, number: int) -> Part[tuple[Tensor, Tensor]]:
+        """Make a batch of so many pictures, again and again where there are fewer."""
+        samples = [place % len(self.training.labels) for place in range(number)]
+        (batch,) = self.training.batches([samples])
+        return Part(batch=batch, samples=samples, num_samples=number)
+
     def loss(self, model: nn.Module, part: Part[tuple[Tensor, Tensor]]) -> Loss:
         """Compute the cross entropy; the ranks' parts of a batch may differ in size by one."""
         images, labels = part.batch
@@ -200,18 +205,16 @@ class Digits(Task[Options, tuple[Tensor, Tensor]]):
         """Yield each picture's surest digits; it is made grey, and as small as MNIST's."""
         network, about = read_model(self.options.saved, lambda _: build_network())
         network.to(self.device)
-        shares = (each.tolist() for each in self._shares(network, files))
+        shares = ((index, each.tolist()) for index, each in self._shares(network, files))
         yield from tell_classes(files, shares, about.classes, folder)
 
     @torch.no_grad()
-    def _shares(self, network: nn.Module, files: Files) -> Iterator[Tensor]:
-        for index in range(len(files.paths)):
-            picture = decode_rgb(files.read(index), files.name(index)).convert("L")
-            pixels = torch.frombuffer(
-                bytearray(picture.resize((SIDE, SIDE)).tobytes()), dtype=torch.uint8
-            )
+    def _shares(self, network: nn.Module, files: Files) -> Iterator[tuple[int, Tensor]]:
+        for index, picture in whole_pictures(files):
+            grey = picture.convert("L").resize((SIDE, SIDE))
+            pixels = torch.frombuffer(bytearray(grey.tobytes()), dtype=torch.uint8)
             images = normalised(pixels.view(1, 1, SIDE, SIDE).to(self.device))
-            yield network(images).float().softmax(dim=1)[0].cpu()
+            yield index, network(images).float().softmax(dim=1)[0].cpu()
 
     def summary(self) -> dict[str, object]:
         """Give the sizes of batch and sets."""

@@ -83,9 +83,6 @@ class Options(TorchOptions):
     warmup_steps: Annotated[int, "steps in which the learning rate rises"] = 0
     momentum: Annotated[float, "momentum of SGD"] = 0.9
     weight_decay: Annotated[float, "weight decay; none for norms and biases"] = 0.0
-    max_corrupt: Annotated[
-        int, "corrupt samples that a rank may meet and skip; 0 skips none", MAY_CHANGE
-    ] = 10
     workers: Annotated[
         int | None, "processes that load samples, per rank (default: a few for a GPU)", MAY_CHANGE
     ] = None
@@ -93,9 +90,7 @@ class Options(TorchOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require_positive("batch_size", "lr")
-        self.require_at_least(
-            0, "warmup_steps", "momentum", "weight_decay", "workers", "max_corrupt"
-        )
+        self.require_at_least(0, "warmup_steps", "momentum", "weight_decay", "workers")
 
     @property
     def hint(self) -> str:
@@ -239,7 +234,14 @@ class OwnTask(Task[Options, Pair]):
         load_model(network, self.options.saved)
         network.to(self.device).eval()
         for index, path in enumerate(files.paths):
-            yield {"file": files.shown(index), **self._own.predict(network, path, folder)}
+            try:
+                found = self._own.predict(network, path, folder)
+            except (CorruptPicture, OSError) as error:
+                why = require_corrupt(error)
+                reason = why if str(path) in why else f"`{path}` is not a complete file: {why}"
+                files.corrupt.skip(CorruptPicture(str(path), reason))
+                continue
+            yield {"file": files.shown(index), **found}
 
     def summary(self) -> dict[str, object]:
         """Give the sizes of batch and sets, and how often a sample was skipped; a collective."""
@@ -299,11 +301,16 @@ class WholeSamples:
             try:
                 given, target = self.data[place]
             except (CorruptPicture, OSError) as error:
-                # Pillow's errors of a file that it cannot read to its end have no number.
-                if getattr(error, "errno", None) is not None:
-                    raise
-                told.append(f"{place}:{quote(getattr(error, 'reason', str(error)))}")
+                told.append(f"{place}:{quote(require_corrupt(error))}")
                 continue
             return given, target, "\n".join(told)
         message = f"none of the {len(self.data)} samples can be decoded"
         raise TrainingError(message, hint="get the data set again")
+
+
+def require_corrupt(error: CorruptPicture | OSError) -> str:
+    """Give the reason of an error that is a file's own fault; raises any other."""
+    # Pillow's errors of a file that it cannot read to its end have no number.
+    if getattr(error, "errno", None) is not None:
+        raise error
+    return getattr(error, "reason", str(error))

@@ -42,9 +42,6 @@ class PictureOptions(TorchOptions):
     decoder: Annotated[
         DecoderName, "JPEG decoder: torchvision's, or Trainyard's, compiled here", MAY_CHANGE
     ] = "library"
-    max_corrupt: Annotated[
-        int, "corrupt pictures that a rank may meet and skip; 0 skips none", MAY_CHANGE
-    ] = 10
     ema: Annotated[
         float | None, "decay of the weights' moving average, which is evaluated and kept"
     ] = None
@@ -55,7 +52,8 @@ class PictureOptions(TorchOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require_positive("accumulate")
-        self.require_at_least(0, "mixup", "cutmix", "max_corrupt")
+        self.require_at_least(0, "mixup", "cutmix")
+        self.require_share("label_smoothing")
         if self.ema is not None and not 0 < self.ema < 1:
             message = f"--ema must be between 0 and 1, not {self.ema:g}"
             raise ValueError(message)

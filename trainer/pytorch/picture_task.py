@@ -14,7 +14,7 @@ from trainer.common.model_about import About
 from trainer.common.position import Position
 from trainer.common.schedule import Schedule
 from trainer.common.sharding import rank_batches, require_full_batch
-from trainer.data.pictures.crops import Crop, picture_rng, random_crop
+from trainer.data.pictures.crops import Crop, center_crop, picture_rng, random_crop
 from trainer.data.pictures.predicted import Files, Row, tell_classes
 from trainer.pytorch.evaluation import evaluate
 from trainer.pytorch.guard import Guard
@@ -24,6 +24,7 @@ from trainer.pytorch.loader import (
     Batch,
     DecodingThreads,
     Loader,
+    Noise,
     Source,
     normalise,
     num_workers,
@@ -49,8 +50,9 @@ class PictureTask(Task[OptionsT, Batch]):
         self.data = self.open_data()
         require_full_batch(
             self.data.num_train,
-            batch_per_rank=self.options.batch_per_rank * self.num_parts,
+            batch_per_rank=self.options.batch_per_rank,
             world_size=self.ranks.world.size,
+            accumulate=self.num_parts,
         )
 
     def open_data(self) -> Data:
@@ -128,10 +130,12 @@ class PictureTask(Task[OptionsT, Batch]):
         threads = DecodingThreads(
             self.options.workers or num_workers(self.ranks.world, self.device)
         )
-        source = Loader(files, self.device, size=about.image_size, threads=threads)
+        source = Loader(
+            files, self.device, size=about.image_size, threads=threads, corrupt=files.corrupt
+        )
         every = range(len(files.paths))
         told = picture_shares(network, source, every, precision=self.options.precision)
-        shares = (each.tolist() for _, each in told)
+        shares = ((index, each.tolist()) for index, each in told)
         yield from tell_classes(files, shares, about.classes, folder)
 
     def rate(self, position: Position) -> float:
@@ -164,6 +168,19 @@ class PictureTask(Task[OptionsT, Batch]):
             samples = [each % number for each in batch.samples]
             yield Part(batch=batch, samples=samples, num_samples=size * self.ranks.world.size)
 
+    def trial(self, number: int) -> Part[Batch]:
+        """Make a batch of so many pictures of noise."""
+        options, samples = self.options, range(number)
+        noise = Noise(
+            self.device,
+            num_classes=len(self.data.classes),
+            batch=number,
+            size=options.image_size,
+            seed=options.seed,
+        )
+        (batch,) = noise.batches([samples], lambda _, *size: center_crop(*size))
+        return Part(batch=batch, samples=samples, num_samples=number)
+
     def loss(self, model: nn.Module, part: Part[Batch]) -> Loss:
         """Compute the cross entropy, of labels that are smoothed and mixed as the options say."""
         options = self.options
@@ -186,7 +203,8 @@ class PictureTask(Task[OptionsT, Batch]):
             self.val_source,
             num_images=self.data.num_val,
             num_classes=len(self.data.classes),
-            batch_size=self.batch_size,
+            # As many at once as a part of a step has: a step of many parts may be beyond memory.
+            batch_size=self.batch_size // self.num_parts,
             sees=self.sees,
             ranks=self.ranks,
             device=self.device,

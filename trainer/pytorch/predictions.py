@@ -30,6 +30,8 @@ def picture_shares(
     device = next(network.parameters()).device
     pictures = source.batches(order, lambda _, *size: center_crop(*size))
     for batch in copied_ahead(pictures, device):
+        if not batch.samples:
+            continue
         with autocast(precision, device):
             scores = network(normalise(batch.images)).float()
         yield from zip(batch.samples, scores.softmax(dim=1).cpu(), strict=True)

@@ -47,13 +47,6 @@ class Options(ResnetOptions, ModelOptions):
     decoder: Annotated[
         DecoderName, "JPEG decoder: Pillow's, or Trainyard's, compiled here", MAY_CHANGE
     ] = "library"
-    max_corrupt: Annotated[
-        int, "corrupt pictures that a rank may meet and skip; 0 skips none", MAY_CHANGE
-    ] = 10
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require_at_least(0, "max_corrupt")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,9 +25,9 @@ BATCH = 32
 def predict(place: Path, options: Options, ranks: Ranks, *, build: Build | None) -> None:
     """Write the table of a file's or a folder's pictures, and draw the first ones, in `predictions`.
 
-    Raises TrainingError for a picture that cannot be decoded, and a model that cannot be read.
+    Raises TrainingError for a model that cannot be read, and for corrupt pictures as `find_files` says.
     """
-    files = find_files(place)
+    files = find_files(place, max_corrupt=options.max_corrupt)
     folder = ranks.run_dir.output("predictions")
     device = pick_device(options.device, ranks.world)
     about = read_about(options.saved)
@@ -40,13 +40,16 @@ def predict(place: Path, options: Options, ranks: Ranks, *, build: Build | None)
         size=about.image_size,
         num_workers=options.workers or num_workers(ranks.world, device),
         device=device,
+        corrupt=files.corrupt,
     )
     rows = tell_classes(files, shares_of(network, loader, files), about.classes, folder)
     tell_rows(rows, files, folder, say=say)
 
 
-def shares_of(network: keras.Model, loader: Loader, files: Files) -> Iterator[Sequence[float]]:
-    """Yield the share of each class, of every file, cropped as in evaluation."""
+def shares_of(
+    network: keras.Model, loader: Loader, files: Files
+) -> Iterator[tuple[int, Sequence[float]]]:
+    """Yield number and share of each class, of every file that is whole, cropped as in evaluation."""
 
     @tf.function(autograph=False)
     def shares(images: tf.Tensor) -> tf.Tensor:
@@ -55,5 +58,7 @@ def shares_of(network: keras.Model, loader: Loader, files: Files) -> Iterator[Se
     number = len(files.paths)
     order = [range(start, min(start + BATCH, number)) for start in range(0, number, BATCH)]
     with loader.read(order, lambda _, *size: center_crop(*size)) as reading:
-        for samples, (images, _) in zip(order, reading.dataset, strict=False):
-            yield from shares(images).numpy()[: len(samples)].tolist()
+        for _, (images, _) in zip(order, reading.dataset, strict=False):
+            samples = reading.take()
+            found = shares(images).numpy()[: len(samples)].tolist()
+            yield from zip(samples, found, strict=True)

@@ -14,6 +14,7 @@ from jobs.runs import scaling, steady
 from tests.documents.promises.sentences import NoPromise, Promise, option, promise
 from tests.documents.promises.units import constant, mib, percent, spelled
 from trainer.common import bandwidth, manifest, preemption, schedule
+from trainer.common.model_options import ModelOptions
 from trainer.common.resnet_options import LR_BATCH, ResnetOptions
 from trainer.common.sharding import WINDOW_SHARDS
 from trainer.common.training_options import TrainingOptions
@@ -90,7 +91,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
             constant(MASKRCNN, "LR_BATCH"),
         ),
         option("--warmup-steps", _of_maskrcnn("warmup_steps")),
-        option("--max-corrupt", _of_maskrcnn("max_corrupt")),
+        option("--max-corrupt", ModelOptions.max_corrupt),
         promise("| `--schedule` | `{}` | a tenth", _of_maskrcnn("schedule")),
         promise(
             "a tenth after {} and {} of {} epochs",

@@ -11,10 +11,11 @@ from trainer.data.pictures.header import not_whole, require_few_pixels
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+# What data sets are made of.
+DECODED = ("JPEG", "PNG")
 
-def decode_rgb(
-    source: bytes | Path, name: str, formats: tuple[str, ...] | None = ("JPEG", "PNG")
-) -> Image:
+
+def decode_rgb(source: bytes | Path, name: str, formats: tuple[str, ...] | None = DECODED) -> Image:
     """Give an encoded picture's, or a file's, pixels in three colours; `formats` None are all.
 
     Raises TrainingError for what is no whole picture, or has too many pixels.

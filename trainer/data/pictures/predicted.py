@@ -7,11 +7,18 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trainer.common.errors import TrainingError
 from trainer.common.whole_file import write_whole
+from trainer.data.pictures.corrupt import CorruptPictures
+from trainer.data.pictures.decoding import DECODED, decode_rgb
 from trainer.data.pictures.files import SUFFIXES, read_file
 from trainer.data.pictures.grid import Prediction, write_grid
+from trainer.data.pictures.header import CorruptPicture
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 # Of each picture the table names so many classes, the surest first.
 NUM_NAMED = 5
@@ -28,6 +35,8 @@ class Files:
 
     place: Path
     paths: Sequence[Path]
+    # That were skipped: their rows are left out.
+    corrupt: CorruptPictures
     classes: tuple[str, ...] = ()
     shard_sizes: Sequence[int] = ()
 
@@ -53,10 +62,11 @@ class Files:
         return path.name if path == self.place else str(path.relative_to(self.place))
 
 
-def find_files(place: Path) -> Files:
+def find_files(place: Path, *, max_corrupt: int) -> Files:
     """Give a file, or the pictures of a folder and of the folders in it, by their suffixes.
 
-    Hidden ones are left out. Raises TrainingError where there is none.
+    Hidden ones are left out. Of a folder's pictures so many may be corrupt. Raises TrainingError where
+    there is none.
     """
     if not place.exists():
         message = f"--predict `{place}` is not there"
@@ -66,7 +76,8 @@ def find_files(place: Path) -> Files:
     if not paths:
         message = f"--predict `{place}` holds no picture"
         raise TrainingError(message, hint=f"files of {', '.join(sorted(SUFFIXES))}")
-    return Files(place=place, paths=paths)
+    corrupt = CorruptPictures(0 if place.is_file() else max_corrupt)
+    return Files(place=place, paths=paths, corrupt=corrupt)
 
 
 def _is_wanted(path: Path, place: Path) -> bool:
@@ -79,15 +90,33 @@ def tell_rows(
 ) -> None:
     """Say each row, and write all of them into the folder as predictions.csv.
 
-    Raises TrainingError where the disk refuses.
+    Raises TrainingError where the disk refuses, or no file could be decoded.
     """
     told: list[Row] = []
     for row in rows:
         say("   ".join(str(cell) for cell in row.values()))
         told.append(row)
+    num_skipped = files.corrupt.num_skipped
+    number = len(files.paths) - num_skipped
+    if not number:
+        message = f"none of the {num_skipped} files of `{files.place}` can be decoded"
+        raise TrainingError(message, hint="get them again")
     _write_table(folder / "predictions.csv", told)
-    number = len(files.paths)
-    say(f"{number} file{'s' if number != 1 else ''} predicted, in {folder}")
+    skipped = f", {num_skipped} skipped" if num_skipped else ""
+    say(f"{number} file{'s' if number != 1 else ''} predicted{skipped}, in {folder}")
+
+
+def whole_pictures(
+    files: Files, *, formats: tuple[str, ...] | None = DECODED
+) -> Iterator[tuple[int, Image]]:
+    """Yield number and pixels of each file that can be decoded; a corrupt one is skipped and counted."""
+    for index in range(len(files.paths)):
+        try:
+            picture = decode_rgb(files.read(index), files.name(index), formats)
+        except CorruptPicture as error:
+            files.corrupt.skip(error)
+            continue
+        yield index, picture
 
 
 def _write_table(path: Path, rows: Sequence[Row]) -> None:
@@ -101,20 +130,23 @@ def _write_table(path: Path, rows: Sequence[Row]) -> None:
 
 
 def tell_classes(
-    files: Files, shares: Iterable[Sequence[float]], classes: Sequence[str], folder: Path
+    files: Files,
+    shares: Iterable[tuple[int, Sequence[float]]],
+    classes: Sequence[str],
+    folder: Path,
 ) -> Iterator[Row]:
     """Yield a row of the surest classes for each file, and draw the first ones as predictions.png.
 
-    `shares` has one for each class, of 0 to 1, for each file.
+    `shares` has a file's number, and one of 0 to 1 for each class.
     """
     drawn: list[Prediction] = []
-    for index, share in enumerate(shares):
+    for index, share in shares:
         row: dict[str, object] = {"picture": files.shown(index)}
         places = sorted(range(len(classes)), key=lambda place: -share[place])[:NUM_NAMED]
         for number, at in enumerate(places, 1):
             mark = "" if number == 1 else f"_{number}"
             row |= {f"class{mark}": classes[at], f"probability{mark}": f"{share[at]:.4f}"}
-        if index < NUM_DRAWN:
+        if len(drawn) < NUM_DRAWN:
             drawn.append(
                 Prediction(
                     picture=files.read(index),
