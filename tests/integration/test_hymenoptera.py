@@ -69,6 +69,27 @@ class TestHead:
         changed = {key for key, value in files[0].items() if files[1][key] != value}
         assert changed == {"fc.weight", "fc.bias"}
 
+    def test_a_checkpoints_head_gets_the_features_of_its_own_backbone(
+        self, zygote, insects, tmp_path
+    ):
+        """And not those of the weights that are named now: to evaluate, and to go on."""
+        few = ("--data", str(insects), "--batch-per-rank", "20", "--lr", "4", "--image-size", "32")
+        more = ("--checkpoint-dir", str(tmp_path / "checkpoints"))
+        first = train(zygote, MODULE, *few, *SCRATCH, "--epochs", "1", folder=tmp_path / "first")
+        weights = str(first.folder / "outputs" / "model" / "hymenoptera.safetensors")
+        of_file = (*few, *more, "--seed", "2", "--weights")
+        whole = train(zygote, MODULE, *of_file, weights, "--epochs", "2", folder=tmp_path / "whole")
+        kept = ("val_loss", "val_top1", "weights_sha256")
+        other = (*of_file, "none", "--epochs", "2")
+        evaluated = train(zygote, MODULE, *other, "--evaluate-only", folder=tmp_path / "evaluated")
+        assert [evaluated.summary[key] for key in kept] == [whole.summary[key] for key in kept]
+        (last,) = (tmp_path / "checkpoints").glob("step-000000010-*")
+        shutil.rmtree(last)
+        resumed = train(zygote, MODULE, *other, folder=tmp_path / "resumed")
+        assert resumed.summary["resumed_from_step"] == 5
+        assert [resumed.summary[key] for key in kept] == [whole.summary[key] for key in kept]
+        assert "backbone is random" not in (tmp_path / "resumed" / "rank-0.log").read_text()
+
     def test_another_learning_rate_is_refused(self, on_two_ranks, zygote, insects, tmp_path):
         kept = str(on_two_ranks.folder / "checkpoints")
         arguments = ["--data", str(insects), *HEAD, "--batch-per-rank", "12", "--lr", "5"]
@@ -188,6 +209,7 @@ def test_a_mistake_is_one_line_that_says_what_to_do(zygote, insects, tmp_path):
         ),
         (["--lr", "0"], 2, "--lr must be above 0, not 0.0"),
         (["--mixup", "0.2"], 2, "--mixup and --cutmix mix pictures, and --train head learns from"),
+        (["--label-smoothing", "2"], 2, "--label-smoothing must be 0 or more and below 1, not 2.0"),
         (["--num-images", "1"], 2, "--num-images must be 2 or more, not 1"),
     ]
     found = call(zygote, tmp_path, MODULE, *(arguments for arguments, _, _ in cases))

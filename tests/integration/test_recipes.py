@@ -16,6 +16,7 @@ from trainer.data.synthesize.stripes import make_pictures
 MODULE = "tests.integration.programs.plain_vit"
 CLASSIFIER = "trainer.pytorch.classifier"
 CHECKS = "tests.integration.programs.recipe_checks"
+MEMORY = "tests.integration.programs.memory_checks"
 
 
 @pytest.fixture(scope="module")
@@ -100,15 +101,63 @@ def test_random_changes_are_the_pictures_own_and_bounded(found):
     assert changed["shapes"] == [[3, 24, 24]]
 
 
-def test_what_is_beyond_a_gpus_memory_is_said_with_its_batch(found):
+def test_pictures_of_a_size_that_a_network_does_not_take_are_refused_with_one_that_it_takes(found):
+    """By torchvision's networks, and by one of a stand-in for timm, which is no dependency."""
+    told = found["sizes"]
+    assert told.pop("smal_vit 48").startswith(
+        "--network smal_vit is no classifier that torchvision or timm has (hint: --network "
+    )
+    refused = {
+        name: (text.partition(": ")[0], text.partition(" (hint")[2])
+        for name, text in told.items()
+        if isinstance(text, str)
+    }
+    assert refused == {
+        f"{name} {size}": (
+            f"--network {name} does not take pictures of {size} x {size} pixels",
+            f": --image-size {usual}, or another network)",
+        )
+        for name, size, usual in (
+            *(("vit_b_16", 100, 224), ("maxvit_t", 160, 224), ("alexnet", 32, 224)),
+            ("small_vit", 64, 48),
+        )
+    }
+    assert told["small_vit 64"].partition(": ")[2].startswith("Input height doesn't match model")
+    assert (told["vit_b_16 160"], told["small_vit 48"]) == ([2, 5], [2, 5])
+
+
+@pytest.mark.parametrize(
+    "kind", ["usual", "without weights", "without statistics", "mean of all batches"]
+)
+def test_batch_norms_of_all_ranks_are_pytorchs_own_on_one_rank(found, kind):
+    furthest, has_same_state = found["norms"][kind]
+    assert furthest < 1e-4
+    assert has_same_state
+
+
+@pytest.fixture(scope="module")
+def memory(zygote, tmp_path_factory) -> dict[str, str]:
+    """What memory_checks.py found."""
+    return json.loads(zygote.run(MEMORY, folder=tmp_path_factory.mktemp("memory")))
+
+
+def test_what_is_beyond_a_gpus_memory_is_said_with_its_batch(memory):
     said = "the GPU's memory does not hold"
     batch = "--batch-per-rank 2 (hint: --find-batch tells the largest --batch-per-rank that fits)"
-    assert found["beyond_memory"] == {
+    other = "(hint: `nvidia-smi` tells whether another process has memory of this GPU)"
+    assert memory == {
         "train": f"{said} a step of {batch}",
         "evaluate": f"{said} an evaluation of {batch}",
-        "to": f"{said} the network and what it begins with "
-        "(hint: `nvidia-smi` tells whether another process has memory of this GPU)",
+        "without trial": f"{said} a step of --batch-per-rank 2 (hint: a smaller --batch-per-rank)",
+        # Where two batches make a step, an evaluation takes one at once.
+        "two parts": "trained",
+        "to": f"{said} the network and what it begins with {other}",
+        "data": f"{said} the data that training keeps there {other}",
+        "predict": f"{said} the network and the files that it predicts at once {other}",
         "search": "the largest --batch-per-rank that fits is 5",
+        "digits": "the largest --batch-size that fits is 5",
+        "head": "the largest --batch-per-rank that fits is 5",
+        "all": "the largest --batch-per-rank that fits is 5",
         "on a CPU": "--find-batch tries steps on one GPU (hint: one rank, and --device cuda)",
     }
 

@@ -86,16 +86,20 @@ def rank_batches(
         yield shard(copies, world)
 
 
-def require_full_batch(num_train: int, *, batch_per_rank: int, world_size: int) -> None:
-    """Raises TrainingError where a training set is smaller than a batch of all ranks."""
-    wanted = batch_per_rank * world_size
+def require_full_batch(
+    num_train: int, *, batch_per_rank: int, world_size: int, accumulate: int = 1
+) -> None:
+    """Raises TrainingError where a training set is smaller than the batches that make a step of all ranks."""
+    wanted = batch_per_rank * accumulate * world_size
     if num_train < wanted:
-        most = num_train // world_size
+        times = f" --accumulate {accumulate}" if accumulate > 1 else ""
         message = (
-            f"--batch-per-rank {batch_per_rank} on {world_size} ranks is a batch of {wanted}, "
+            f"--batch-per-rank {batch_per_rank}{times} on {world_size} ranks is a batch of {wanted}, "
             f"more than the {num_train} training pictures"
         )
-        raise TrainingError(message, hint=f"--batch-per-rank {most} or less")
+        most = num_train // (world_size * accumulate)
+        fewer = "a smaller --accumulate" if accumulate > 1 else "fewer ranks"
+        raise TrainingError(message, hint=f"--batch-per-rank {most} or less" if most else fewer)
 
 
 def _windows(

@@ -27,8 +27,7 @@ from trainer.common.model_about import About
 from trainer.common.options import MAY_CHANGE, parse_options
 from trainer.common.resnet_options import ResnetOptions
 from trainer.common.schedule import Schedule
-from trainer.data.pictures.crops import center_crop
-from trainer.pytorch.loader import Augment, Batch, Noise
+from trainer.pytorch.loader import Augment
 from trainer.pytorch.loop import run
 from trainer.pytorch.networks import build_network, load_pretrained, parameter_groups
 from trainer.pytorch.optimizers import OptimizerName, make_optimizer
@@ -46,7 +45,6 @@ from trainer.pytorch.picture_task import PictureTask
 from trainer.pytorch.program import run_program
 from trainer.pytorch.rand_augment import STRONGEST, rand_augment
 from trainer.pytorch.strategy import Ranks
-from trainer.pytorch.task import Part
 
 # Makes a network for pictures of so many classes, of so many pixels a side.
 Build = Callable[[int, int], nn.Module]
@@ -205,19 +203,6 @@ class Classifier(PictureTask[Options]):
     def schedule(self) -> Schedule:
         """Give the learning rate of every step."""
         return self.options.rates(batch_size=self.batch_size, num_batches=self.num_batches)
-
-    def trial(self, number: int) -> Part[Batch]:
-        """Make a batch of so many pictures of noise."""
-        options, samples = self.options, range(number)
-        noise = Noise(
-            self.device,
-            num_classes=len(self.data.classes),
-            batch=number,
-            size=options.image_size,
-            seed=options.seed,
-        )
-        (batch,) = noise.batches([samples], lambda _, *size: center_crop(*size))
-        return Part(batch=batch, samples=samples, num_samples=number)
 
     def facts(self) -> dict[str, object]:
         """Give the sizes of batch and set, and which network it is."""

@@ -28,14 +28,16 @@ from torchvision.models import ResNet
 from trainer.common.messages import warn
 from trainer.common.model_about import About
 from trainer.common.options import MAY_CHANGE, parse_options
+from trainer.common.position import Position
 from trainer.common.schedule import Schedule, ScheduleName
 from trainer.common.throughput import Throughput
+from trainer.data.pictures.crops import center_crop
 from trainer.data.pictures.grid import write_grid
 from trainer.data.pictures.splits import Pictures
 from trainer.data.synthesize.stripes import INSECTS
 from trainer.pytorch.features import Features, compute_features
 from trainer.pytorch.finish import waiter
-from trainer.pytorch.loader import Source
+from trainer.pytorch.loader import Batch, Source
 from trainer.pytorch.loop import run
 from trainer.pytorch.networks import (
     NetworkName,
@@ -56,6 +58,7 @@ from trainer.pytorch.picture_task import PictureTask
 from trainer.pytorch.precision import make_sgd
 from trainer.pytorch.predictions import predict_some
 from trainer.pytorch.program import run_program
+from trainer.pytorch.task import Part
 
 LR_BATCH = 256
 NUM_SHOWN = 12
@@ -115,6 +118,8 @@ class Transfer(PictureTask[Options]):
     folder: Path
     pictures: tuple[Pictures, Pictures]
     network: ResNet
+    # Whether no file is given for its weights.
+    is_random: bool
     features: tuple[Features, Features]
     # Of the pass that made the features: a step on them sees no picture.
     seen: Throughput
@@ -160,8 +165,7 @@ class Transfer(PictureTask[Options]):
         self.network = build_resnet(options.network, len(self.data.classes))
         if weights is not None:
             load_pretrained(self.network, weights, say=self.say)
-        elif self.is_frozen and not has_model and self.ranks.world.is_main:
-            warn("without --weights the frozen backbone is random")
+        self.is_random = weights is None and not has_model
         return self.network
 
     def about(self) -> dict[str, object]:
@@ -172,10 +176,15 @@ class Transfer(PictureTask[Options]):
         """Make the network of a saved model again, with random weights."""
         return build_network(about.network, len(about.classes), about.image_size)
 
-    def begin(self, network: nn.Module) -> None:  # noqa: ARG002
-        """Compute the features of all pictures, where only the head learns."""
+    def begin(self, network: nn.Module, position: Position) -> None:  # noqa: ARG002
+        """Compute the features of all pictures, where only the head learns.
+
+        A checkpoint holds the backbone that its head was trained on, whichever `--weights` names now.
+        """
         if not self.is_frozen:
             return
+        if self.is_random and not position.step and self.ranks.world.is_main:
+            warn("without --weights the frozen backbone is random")
         self.seen = Throughput(num_warmup_steps=1, synchronise=waiter(self.device))
         of = partial(
             compute_features,
@@ -205,6 +214,14 @@ class Transfer(PictureTask[Options]):
     def sees(self, images: Tensor) -> Tensor:
         """Leave rows of features as they are."""
         return images if self.is_frozen else super().sees(images)
+
+    def trial(self, number: int) -> Part[Batch]:
+        """Make a batch of so many rows of features, or pictures of noise."""
+        if not self.is_frozen:
+            return super().trial(number)
+        samples = [place % self.data.num_train for place in range(number)]
+        (batch,) = self.train_source.batches([samples], lambda _, *size: center_crop(*size))
+        return Part(batch=batch, samples=samples, num_samples=number)
 
     def optimizer(self, part: nn.Module, scaler: torch.amp.GradScaler | None) -> Optimizer:
         """Make SGD."""

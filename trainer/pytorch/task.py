@@ -97,9 +97,6 @@ class Task(ABC, Generic[OptionsT, B]):
     def build(self) -> nn.Module:
         """Make the network, on the CPU; the seed is set, and all ranks begin with equal weights."""
 
-    def begin(self, network: nn.Module) -> None:
-        """Compute what training needs of the network, which is now on its device."""
-
     def select(self, network: nn.Module) -> nn.Module:
         """Give the part of a network, or of its moving average, that trains."""
         return network
@@ -149,6 +146,9 @@ class Task(ABC, Generic[OptionsT, B]):
     @abstractmethod
     def rate(self, position: Position) -> float:
         """Give the learning rate of the step that begins at this position."""
+
+    def begin(self, network: nn.Module, position: Position) -> None:
+        """Compute what training needs of the network as it is at this position, on its device."""
 
     @abstractmethod
     def batches(self, position: Position) -> Iterator[Part[B]]:

@@ -127,11 +127,35 @@ def test_every_sample_falls_to_one_rank_once_wherever_training_goes_on(
     assert list(itertools.chain(*others)) == list(itertools.chain(*batches))
 
 
-def test_a_set_that_fills_no_batch_of_all_ranks_is_refused():
-    require_full_batch(8, batch_per_rank=4, world_size=2)
-    message = (
-        "--batch-per-rank 4 on 2 ranks is a batch of 8, more than the 7 training pictures "
-        "(hint: --batch-per-rank 3 or less)"
-    )
-    with pytest.raises(TrainingError, match=re.escape(message)):
-        require_full_batch(7, batch_per_rank=4, world_size=2)
+@pytest.mark.parametrize(
+    ("num_train", "accumulate", "message"),
+    [
+        (7, 1, "--batch-per-rank 4 on 2 ranks is a batch of 8, more than the 7 training pictures"),
+        (1, 1, "--batch-per-rank 4 on 2 ranks is a batch of 8, more than the 1 training pictures"),
+        (
+            19,
+            3,
+            "--batch-per-rank 4 --accumulate 3 on 2 ranks is a batch of 24, more than the 19 tr",
+        ),
+        (
+            5,
+            3,
+            "--batch-per-rank 4 --accumulate 3 on 2 ranks is a batch of 24, more than the 5 tra",
+        ),
+    ],
+)
+def test_a_set_that_fills_no_batch_of_all_ranks_is_refused(num_train, accumulate, message):
+    """With what would fill one: batches of 3 of 7 pictures, and three parts of 3 of 19."""
+    ranks = {"world_size": 2, "accumulate": accumulate}
+    require_full_batch(8 * accumulate, batch_per_rank=4, **ranks)
+    with pytest.raises(TrainingError, match=re.escape(message)) as refused:
+        require_full_batch(num_train, batch_per_rank=4, **ranks)
+    hints = {
+        7: "--batch-per-rank 3 or less",
+        1: "fewer ranks",
+        19: "--batch-per-rank 3 or less",
+        5: "a smaller --accumulate",
+    }
+    assert refused.value.hint == hints[num_train]
+    if num_train in (7, 19):
+        require_full_batch(num_train, batch_per_rank=3, **ranks)

@@ -1,0 +1,173 @@
+"""Prints what PyTorch programs say of a made-up device whose memory holds so many samples, as JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from trainer.common.errors import TrainingError
+from trainer.common.options import parse_options
+from trainer.common.preemption import Notice
+from trainer.common.rundir import RunDir
+from trainer.common.world import World
+from trainer.data.pictures.predicted import Files, Row
+from trainer.pytorch import classifier, hymenoptera, mnist
+from trainer.pytorch.loader import Noise
+from trainer.pytorch.loop import run
+from trainer.pytorch.picture_data import Data
+from trainer.pytorch.strategy import Ranks, make_strategy
+from trainer.pytorch.task import Loss, Part, Task
+
+
+class Small(nn.Module):
+    """A network of a device whose memory holds so many pictures of its input."""
+
+    room = room_to_evaluate = 5
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Flatten(), nn.LazyLinear(2))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Compute the scores."""
+        if len(images) > (self.room if self.training else self.room_to_evaluate):
+            raise torch.OutOfMemoryError
+        return self.layers(images)
+
+    def to(self, *given: object, **named: object) -> Small:
+        """Move to the device, which holds the network or does not."""
+        if not self.room:
+            raise torch.OutOfMemoryError
+        return super().to(*given, **named)
+
+
+def build(_num_classes: int, size: int) -> nn.Module:
+    network = Small()
+    network.layers(torch.zeros(2, 3, size, size))
+    return network
+
+
+class OnGpu:
+    """As if it were on a GPU."""
+
+    def require_one_gpu(self) -> None:
+        """Take it for one."""
+
+
+class Classifier(OnGpu, classifier.Classifier):
+    """Evaluates on eight pictures."""
+
+    def open_data(self) -> Data:
+        """Give noise."""
+        noise = Noise(self.device, num_classes=2, batch=8, size=32, seed=1)
+        return replace(super().open_data(), val=noise, num_val=8)
+
+
+class WithoutTrial(Classifier):
+    """Says of no batch how it is made, as tasks of one's own may."""
+
+    trial = Task.trial
+
+
+class WithoutRoom(classifier.Classifier):
+    """Has neither room for its data nor for a file."""
+
+    def open_data(self) -> Data:
+        """Find no room."""
+        raise torch.OutOfMemoryError
+
+    def predict(self, files: Files, folder: Path) -> Iterator[Row]:
+        """Find no room."""
+        yield {"folder": str(folder)}
+        raise torch.OutOfMemoryError(str(files))
+
+
+class FiveFit(OnGpu):
+    """A step of six samples is too large, whatever they are."""
+
+    def loss(self, model: nn.Module, part: Part[Any]) -> Loss:
+        """Compute it where there is room."""
+        if len(part.samples) > 5:
+            raise torch.OutOfMemoryError
+        return super().loss(model, part)
+
+
+class Digits(FiveFit, mnist.Digits):
+    """Takes numbers of samples from --batch-size."""
+
+
+class Transfer(FiveFit, hymenoptera.Transfer):
+    """Takes numbers of samples from --batch-per-rank."""
+
+
+def say_of(task: Task[Any, Any]) -> str:
+    """Run it; gives its last line, or its error."""
+    lines: list[str] = []
+    task.say = lines.append
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            run(task)
+    except TrainingError as error:
+        return str(error)
+    return lines[-1] if lines else "trained"
+
+
+def classifiers(ranks: Ranks) -> dict[str, str]:
+    """What a training, an evaluation, a search and a prediction say."""
+    said: dict[str, str] = {}
+    made = ("--data", "random", "--num-classes", "2", "--num-images", "4", "--image-size", "32")
+    made += ("--epochs", "1", "--batch-per-rank", "2")
+    plain = parse_options(classifier.Options, made)
+    search = replace(plain, find_batch=True)
+    Path("a.png").touch()
+    for name, kind, options, room in (
+        ("on a CPU", classifier.Classifier, search, 5),
+        ("search", Classifier, search, 5),
+        ("train", Classifier, plain, 1),
+        ("without trial", WithoutTrial, plain, 1),
+        ("to", Classifier, plain, 0),
+        ("evaluate", Classifier, plain, 5),
+        ("two parts", Classifier, replace(plain, accumulate=2), 2),
+        ("data", WithoutRoom, plain, 5),
+        ("predict", WithoutRoom, replace(plain, predict=Path(), model=Path("m")), 5),
+    ):
+        Small.room = room
+        Small.room_to_evaluate = 1 if name == "evaluate" else room
+        said[name] = say_of(kind(options, ranks, "small", build))
+    return said
+
+
+def searches(ranks: Ranks) -> dict[str, str]:
+    """What the other programs find."""
+    made = ("--find-batch", "--data", "synthetic")
+    pictures = (*made, "--num-images", "8", "--image-size", "32", "--batch-per-rank", "2")
+    every = (*pictures, "--train", "all")
+    return {
+        "digits": say_of(Digits(parse_options(mnist.Options, made), ranks)),
+        "head": say_of(Transfer(parse_options(hymenoptera.Options, pictures), ranks)),
+        "all": say_of(Transfer(parse_options(hymenoptera.Options, every), ranks)),
+    }
+
+
+def main(_argv: Sequence[str]) -> None:
+    """Print what each says."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        world = World(rank=0, size=1)
+        ranks = Ranks(
+            world=world,
+            strategy=make_strategy("single", world),
+            run_dir=RunDir.from_environment({}),
+            notice=Notice(),
+        )
+        print(json.dumps(classifiers(ranks) | searches(ranks)))
