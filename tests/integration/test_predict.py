@@ -175,35 +175,39 @@ def test_a_corrupt_picture_of_a_folder_costs_its_row_and_not_the_table(zygote, t
         (folder / "b.jpg").write_bytes(whole[: len(whole) // 2])
     for name in ("a.jpg", "c.jpg"):
         (pictures / name).write_bytes(whole)
-    kinds = [
-        *((MNIST, "mnist", "mnist"), (TRANSFER, "insect", "hymenoptera")),
-        *((MASKS, "shape", "maskrcnn"), (SEGMENTATION, "disc", "segmentation")),
-    ]
-    cases = []
-    for number, (module, folder, name) in enumerate(kinds):
-        model = ["--model", str(trained / folder / "model" / f"{name}.safetensors")]
-        look = ["--output-dir", f"out-{number}", *model, "--predict"]
-        cases += [
-            (module, [*look, "pictures"]),
-            (module, [*look, "pictures", "--max-corrupt", "0"]),
-            (module, [*look, "broken"]),
-            (module, [*look, "broken/b.jpg"]),
+    kinds = {
+        "disc": (SEGMENTATION, "segmentation"),
+        "insect": (TRANSFER, "hymenoptera"),
+        "shape": (MASKS, "maskrcnn"),
+        "mnist": (MNIST, "mnist"),
+    }
+    looks = {
+        folder: [
+            *("--output-dir", folder, "--predict", "pictures", "--model"),
+            str(trained / folder / "model" / f"{name}.safetensors"),
         ]
-    told = call(zygote, tmp_path, *cases)
-    for number, (module, _, _) in enumerate(kinds):
-        skipped, refused, all_of_them, alone = told[4 * number : 4 * number + 4]
-        out = tmp_path / f"out-{number}" / "predictions"
+        for folder, (_, name) in kinds.items()
+    }
+    cases = [(module, looks[folder]) for folder, (module, _) in kinds.items()]
+    last = (*looks["mnist"], "--output-dir", "none")
+    cases += [
+        (MNIST, [*last, *more])
+        for more in (["--max-corrupt", "0"], ["--predict", "broken/b.jpg"], ["--predict", "broken"])
+    ]
+    *told, refused, alone, all_of_them = call(zygote, tmp_path, *cases)
+    for skipped, (folder, (module, _)) in zip(told, kinds.items(), strict=True):
+        out = tmp_path / folder / "predictions"
         said = f"2 files predicted, 1 skipped, in {out}"
         assert (skipped.code, skipped.out.splitlines()[-1]) == (0, said), (module, skipped)
         assert "b.jpg` is not a complete " in skipped.last_error
         assert skipped.last_error.endswith("; it is skipped, 1 of at most 10")
-        assert [each.code for each in (refused, alone, all_of_them)] == [1, 1, 1], told
-        assert "is skipped" not in refused.errors + alone.errors
-        assert all_of_them.last_error.startswith("error: none of the 1 files of `broken` can be ")
         if module != MASKS:
             column = "file" if module == SEGMENTATION else "picture"
-            names = [row[column] for row in table(tmp_path / f"out-{number}")]
+            names = [row[column] for row in table(tmp_path / folder)]
             assert names == ["a.jpg", "c.jpg"]
+    assert [each.code for each in (refused, alone, all_of_them)] == [1, 1, 1]
+    assert "is skipped" not in refused.errors + alone.errors
+    assert all_of_them.last_error.startswith("error: none of the 1 files of `broken` can be ")
 
 
 def test_a_model_of_something_else_is_one_line_that_says_what_to_do(zygote, trained, tmp_path):

@@ -21,6 +21,7 @@ from trainer.common.preemption import Notice
 from trainer.common.rundir import RunDir
 from trainer.common.world import World
 from trainer.data.pictures.predicted import Files, Row
+from trainer.data.synthesize.digits import make_default_digits
 from trainer.pytorch import classifier, hymenoptera, mnist
 from trainer.pytorch.loader import Noise
 from trainer.pytorch.loop import run
@@ -149,11 +150,12 @@ def classifiers(ranks: Ranks) -> dict[str, str]:
 
 def searches(ranks: Ranks) -> dict[str, str]:
     """What the other programs find."""
-    made = ("--find-batch", "--data", "synthetic")
-    pictures = (*made, "--num-images", "8", "--image-size", "32", "--batch-per-rank", "2")
+    digits = ("--find-batch", "--data", str(make_default_digits(num_train=9, num_test=4, seed=1)))
+    pictures = ("--find-batch", "--data", "synthetic", "--num-images", "8")
+    pictures += ("--image-size", "32", "--batch-per-rank", "2")
     every = (*pictures, "--train", "all")
     return {
-        "digits": say_of(Digits(parse_options(mnist.Options, made), ranks)),
+        "digits": say_of(Digits(parse_options(mnist.Options, digits), ranks)),
         "head": say_of(Transfer(parse_options(hymenoptera.Options, pictures), ranks)),
         "all": say_of(Transfer(parse_options(hymenoptera.Options, every), ranks)),
     }
