@@ -42,7 +42,9 @@ def test_ranks_on_two_kinds_of_device_are_told_before_they_wait(
     place, environments = by_horovod() if strategy == "horovod" else by_mwms()
     logs = [tmp_path / f"rank-{rank}.log" for rank in (0, 1)]
     pids = [
-        tensorflow_zygote.fork([MEETING, strategy, kind], env={**env, **QUIET}, cwd=tmp_path, log=log)
+        tensorflow_zygote.fork(
+            [MEETING, strategy, kind], env={**env, **QUIET}, cwd=tmp_path, log=log
+        )
         for kind, env, log in zip(kinds, environments, logs, strict=True)
     ]
     assert tensorflow_zygote.wait(pids, RUN_S), [log.read_text() for log in logs]

@@ -328,17 +328,17 @@ class WholeSamples:
 @contextmanager
 def _draws_apart() -> Generator[None]:
     """Put the global generators back, from which the training draws, too."""
-    before = torch.get_rng_state(), random.getstate(), np.random.get_state()  # noqa: NPY002
+    before = torch.get_rng_state(), random.getstate(), np.random.get_state()
     try:
         yield
     finally:
         torch.set_rng_state(before[0])
         random.setstate(before[1])
-        np.random.set_state(before[2])  # noqa: NPY002
+        np.random.set_state(before[2])
 
 
 def _seed_draws(name: str) -> None:
     """Begin the global generators, but no GPU's, where this name says."""
     random.seed(name)
     torch.default_generator.manual_seed(random.getrandbits(63))
-    np.random.seed(random.getrandbits(32))  # noqa: NPY002
+    np.random.seed(random.getrandbits(32))

@@ -101,7 +101,7 @@ def pick_device(name: DeviceName, world: World) -> DeviceName:
     if not gpus:
         tf.config.set_visible_devices([], "GPU")
         return "cpu"
-    gpu = gpus[place_on_gpu(world, os.environ, num_visible=len(gpus), num_gpus=count_gpus())]
+    gpu = gpus[place_on_gpu(world, os.environ, num_visible=len(gpus))]
     tf.config.set_visible_devices(gpu, "GPU")
     tf.config.experimental.set_memory_growth(gpu, enable=True)
     return "cuda"

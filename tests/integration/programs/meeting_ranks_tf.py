@@ -21,7 +21,7 @@ def main(argv: Sequence[str]) -> int:
     strategy = make_strategy(given[0], world)
     try:
         # As a Horovod for GPUs, of which there are none here.
-        with mock.patch.object(horovod.tensorflow, "nccl_built", lambda: True):
+        with mock.patch.object(horovod.tensorflow, "nccl_built", return_value=True):
             strategy.init(world, given[1])
     except TrainingError as error:
         print(error, flush=True)

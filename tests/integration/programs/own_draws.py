@@ -32,7 +32,7 @@ class Drawn:
         return NUM_SAMPLES
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-        drawn = [torch.rand(()).item(), random.random(), np.random.rand()]  # noqa: NPY002, S311
+        drawn = [torch.rand(()).item(), random.random(), np.random.rand()]
         if index == 5:
             raise OSError("cut off")
         return torch.tensor(drawn), torch.tensor([float(index)])
@@ -75,7 +75,7 @@ def drawn(
 
 def states() -> tuple[object, ...]:
     """Where the global generators of this process stand."""
-    numbers = np.random.get_state()  # noqa: NPY002
+    numbers = np.random.get_state()
     return torch.get_rng_state().tolist(), random.getstate(), [str(each) for each in numbers]
 
 
