@@ -14,6 +14,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from tests.busy import Bound
 from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -97,7 +98,9 @@ def registry(folder: Path) -> Iterator[str]:
 
 
 def _wait_for(host: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    for _ in range(START_S * 20):
+    bound = Bound(START_S)
+    while True:
+        bound.check(log.read_text)
         assert process.poll() is None, log.read_text()
         try:
             with urlopen(f"http://{host}/v2/") as answer:
@@ -105,4 +108,3 @@ def _wait_for(host: str, process: subprocess.Popen[bytes], log: Path) -> None:
                 return
         except URLError:
             time.sleep(0.05)
-    pytest.fail(f"the registry did not start: {log.read_text()}")

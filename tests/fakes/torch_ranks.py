@@ -20,7 +20,7 @@ from typing import Literal
 from jobs.contracts.spec import Launcher
 from jobs.engines.local.horovod_store import RendezvousServer
 from jobs.engines.local.launchers import gang_request, rendezvous_environment
-from tests.busy import Bound
+from tests.busy import HANG_S, Bound
 from tests.fakes.gangs import make_cluster, make_spec
 from tests.ports import free_port
 
@@ -57,7 +57,7 @@ class Zygote:
             )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        self._wait(lambda: self._is_ready, 120)
+        self._wait(lambda: self._is_ready, HANG_S)
 
     def fork(
         self,
@@ -76,7 +76,7 @@ class Zygote:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(order).encode() + b"\n")
         self._process.stdin.flush()
-        self._wait(lambda: len(self._pids) > number, 30)
+        self._wait(lambda: len(self._pids) > number, HANG_S)
         return self._pids[number]
 
     def run(self, *argv: str, folder: Path, env: Mapping[str, str] | None = None) -> str:
@@ -111,8 +111,8 @@ class Zygote:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        self._process.wait(30)
-        self._reader.join(30)
+        self._process.wait(HANG_S)
+        self._reader.join(HANG_S)
         self._process.stdout.close()
 
     def _wait(self, is_so: object, timeout_s: float) -> None:
@@ -170,7 +170,7 @@ class Gang:
         """Kill what is left of it, as a supervisor does."""
         for rank in range(len(self.pids)):
             self.send(rank, signal.SIGKILL)
-        assert self.zygote.wait(self.pids, 30)
+        assert self.zygote.wait(self.pids, HANG_S)
         self.place.close()
 
     def texts(self) -> list[str]:

@@ -120,7 +120,7 @@ def test_a_job_runs_and_its_outputs_come_back(shell):
         "[1] done",
         "[1] rank 1 of 2 --epochs 2",
     ]
-    assert re.search(rf"^{run} completed after \d\.\d s$", done.stderr, re.MULTILINE)
+    assert re.search(rf"^{run} completed after .+$", done.stderr, re.MULTILINE)
     folder = shell.folder / shell.launch("fetch", run, "--into", "back").stdout.strip()
     assert (folder / "outputs" / "0.txt").read_text() == "none"
     assert (folder / "outputs" / "1.txt").read_text() == "none"
@@ -142,7 +142,9 @@ while not os.path.exists({str(shell.folder / "on")!r}):
     shell.open("run", "job.yaml", "--set", "processes_per_node=1", stdout=subprocess.DEVNULL)
     (run,) = shell.wait_for_runs(1)
     bound = Bound(60)
-    while not (run["progress"] and run["progress"]["done"] == 9 and run["progress"]["left_s"]):
+    while not (
+        run["progress"] and run["progress"]["done"] == 9 and run["progress"]["left_s"] is not None
+    ):
         bound.check(run)
         (run,) = json.loads(shell.launch("ls", "--json").stdout)
     assert (run["progress"]["total"], run["progress"]["unit"]) == (20, "epoch")

@@ -81,9 +81,10 @@ def gangs(tmp_path: Path) -> Iterator[Gangs]:
     made.end()
 
 
-def tree(folder: Path) -> set[tuple[str, int]]:
-    """Names and times of all that lies in a folder; times of folders, as pip would change these."""
-    return {(str(path), path.lstat().st_mtime_ns) for path in folder.rglob("*") if path.is_dir()}
+def tree(folder: Path) -> set[str]:
+    """Folders of an environment, those of pip's records among them; not what imports leave."""
+    found = {str(path) for path in folder.rglob("*") if path.is_dir()}
+    return {path for path in found if not path.endswith("/__pycache__")}
 
 
 def test_second_run_takes_the_layer_and_other_content_makes_another(code: Code, capsys):

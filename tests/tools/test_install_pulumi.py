@@ -150,7 +150,7 @@ def test_a_silent_server_costs_seconds(project, phases, monkeypatch):
     monkeypatch.setattr(install_pulumi, "ANSWER_S", 0.3)
     monkeypatch.setattr(install_pulumi, "STALL_S", 1)
     before = set(threading.enumerate())
-    bound = Bound(1)
+    bound = Bound(10)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/x"
         assert install_pulumi.fetch_release(project, phases, url=url) == "no answer within 0.3 s"

@@ -118,6 +118,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
             "launch prune --older {}d --keep {} # the defaults",
             *(days(typed("prune", "older")), typed("prune", "keep")),
         ),
+        promise("(`--rank N`, default {}), in its folder", typed("exec", "rank")),
         promise("once {} minute as a plain line on", a(minutes(status_line.LOG_EVERY_S))),
         promise("at the pace of the newest {} % of the units", percent(pace._NEWEST)),
         promise("more than {} times as long as the others", spelled(pace._STALLED)),

@@ -35,7 +35,8 @@ FIGURE = re.compile(
     rf"(?<![\w.@/:-])(?:{_NUMBER}[ -](?:{_TIME}|{_AMOUNT})(?![\w-])"
     # "a second" is mostly another one.
     r"|(?:an?|half an?) (?:minute|hour|day|week|month|year)(?!\w)|(?:once|within|half) a second"
-    rf"|{_BOUND} (?!one\b){_NUMBER}(?![\w:/-])|{_NUMBER} (?:at most|or (?:more|newer))(?!\w))"
+    rf"|{_BOUND} (?!one\b){_NUMBER}(?![\w:/-])|{_NUMBER} (?:at most|or (?:more|newer))(?!\w)"
+    r"|\bdefault \d[\d.]*\b)"
 )
 
 

@@ -56,7 +56,7 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
         datastores: Literal["identity", "account key"] = "identity",
         flush_s: float = 0.2,
         stage_s: float = 0.05,
-        grace_s: float = 5.0,
+        grace_s: float = 120.0,
         log_digits: int = 1,
         place: Place | None = None,
     ) -> None:

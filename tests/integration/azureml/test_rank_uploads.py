@@ -100,7 +100,7 @@ def test_of_growing_metrics_only_the_last_block_is_sent_again(make: Any) -> None
 def test_outputs_come_when_they_are_at_rest_and_go_when_they_are_gone(make: Any) -> None:
     node = make()
     node.write("model/a", b"a")
-    node.write("growing", b"half", age_s=0.0)
+    node.write("growing", b"half", age_s=-3600)
     assert node.uploads.turn(is_last=False)
     assert node.names() == ["model/a"]
     (node.outputs / "model" / "a").unlink()

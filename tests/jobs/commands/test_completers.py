@@ -16,7 +16,7 @@ from tests.busy import Bound
 from tests.fakes.local_server import name_server
 from tests.fakes.scripted_server import answer as reply
 from tests.fakes.scripted_server import scripted_server
-from tests.shells import LAUNCH, answer_tab, press_tab
+from tests.shells import LAUNCH, answer_tab, ask_in_time, press_tab
 
 # Typed in a shell of one's own: what Tab gives at the end of a line.
 PRESSED_IN_BASH = """
@@ -189,7 +189,7 @@ def test_a_store_that_hangs_is_not_waited_for(launching):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         line = put_store(launching, silent.getsockname()[1])
         bound = Bound(30)
-        assert press_tab(line, cwd=launching.folder) == ""
+        assert press_tab(line, cwd=launching.folder, is_once=True) == ""
         # The bound is 2 s; unanswered requests would be tried for minutes.
         bound.check()
 
@@ -327,16 +327,20 @@ def pressed(launching, shell, line):
     program = {"bash": PRESSED_IN_BASH, "zsh": PRESSED_IN_ZSH, "fish": PRESSED_IN_FISH}[shell]
     begin = {"bash": ["--norc", "-c"], "zsh": ["-f", "-c"], "fish": ["--no-config", "-c"]}[shell]
     name = [] if shell == "fish" else [shell]
-    done = subprocess.run(
-        [shell, *begin, program, *name, line],
-        env={**os.environ, "PATH": f"{LAUNCH.parent}:{os.environ['PATH']}"},
-        cwd=launching.folder,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stderr == ""
-    return [row.partition("\t")[0] for row in done.stdout.splitlines() if row]
+
+    def offered():
+        done = subprocess.run(
+            [shell, *begin, program, *name, line],
+            env={**os.environ, "PATH": f"{LAUNCH.parent}:{os.environ['PATH']}"},
+            cwd=launching.folder,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stderr == ""
+        return [row.partition("\t")[0] for row in done.stdout.splitlines() if row]
+
+    return ask_in_time(offered)
 
 
 @pytest.mark.parametrize("shell", REAL_SHELLS)

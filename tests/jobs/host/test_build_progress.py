@@ -58,7 +58,8 @@ def test_a_log_gets_one_line_a_step(tmp_path):
     assert log.read_text().splitlines()[-4:] == list(steps)
 
 
-def test_a_terminal_has_one_line_that_moves_and_goes(tmp_path):
+def test_a_terminal_has_one_line_that_moves_and_goes(tmp_path, monkeypatch):
+    monkeypatch.setattr("jobs.host.progress.REDRAW_S", 0.05)
     stream = Terminal()
     command = script("print('STEP 1/1: FROM a')", "import time; time.sleep(1.5)")
     run_watched(

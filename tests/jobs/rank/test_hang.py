@@ -56,7 +56,7 @@ time.sleep(600)
 TALKING = """
 import os, time
 
-for number in range(12):
+for number in range(24):
     if os.environ["RANK"] == "0":
         print("step", number, flush=True)
     time.sleep(0.5)
@@ -128,7 +128,8 @@ def test_run_that_hangs_in_a_collective_ends_with_124_and_all_stacks(tmp_path: P
 @pytest.mark.faults
 def test_output_of_one_rank_is_a_sign_of_life_of_all(tmp_path: Path) -> None:
     """It lasts longer than the limit, and rank 1 says nothing."""
-    assert [code for code, _ in run_ranks(tmp_path, TALKING)] == [0, 0]
+    ended = run_ranks(tmp_path, TALKING, limit_s(HANG_S))
+    assert [code for code, _ in ended] == [0, 0]
 
 
 @pytest.mark.faults

@@ -305,6 +305,9 @@ def test_fifty_broken_connections_lose_no_line(written, served, monkeypatch):
         return found, "over" if at >= len(texts) else "wait"
 
     monkeypatch.setattr(live.Watched, "look", look_and_write)
+    # The reader has left before the next look.
+    monkeypatch.setattr(live, "PAUSE_S", HANG_S)
+    monkeypatch.setattr(live, "LONGEST_PAUSE_S", HANG_S)
     served.enter()
     told, last, num_connections = [], "", 0
     while not is_done.is_set():

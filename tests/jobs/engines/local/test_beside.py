@@ -17,15 +17,16 @@ import pytest
 from jobs.cli import main
 from jobs.contracts.spec import RunHandle, RunState
 from jobs.runs.store import read_events
+from tests.busy import HANG_S, limit_s
 from tests.fakes.gangs import Gangs
 
 SECRET = "s3cret-of-the-job"
 PROGRAM = """
 import os, sys, threading, time
-def load(): time.sleep(600)
-def wait(): threading.Event().wait()
 rank = os.environ["RANK"]
-open(f"{os.environ['TRAINYARD_RUN_DIR']}/ready-{rank}", "w").close()
+ready = f"{os.environ['TRAINYARD_RUN_DIR']}/ready-{rank}"
+def load(): open(ready, "w").close(); time.sleep(600)
+def wait(): open(ready, "w").close(); threading.Event().wait()
 load() if rank == "1" else wait()
 """
 
@@ -58,7 +59,10 @@ def launch(gangs: Gangs, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(typed, code, out.getvalue(), err.getvalue())
 
 
-def test_the_stacks_of_all_ranks_are_grouped(gangs: Gangs, handle: RunHandle) -> None:
+def test_the_stacks_of_all_ranks_are_grouped(
+    gangs: Gangs, handle: RunHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.host.python_stacks.TIMEOUT_S", HANG_S)
     typed = launch(gangs, "stacks", handle.id, "--json")
     assert typed.returncode == 0, typed.stderr
     told = json.loads(typed.stdout)
@@ -70,7 +74,7 @@ def test_the_stacks_of_all_ranks_are_grouped(gangs: Gangs, handle: RunHandle) ->
     assert functions[0,][-2:] == ["wait", "<module>"]
     assert (told["without"], told["is_recorded"]) == ({}, False)
     shown = launch(gangs, "stacks", handle.id).stdout
-    assert "rank 1:\n  load      <string>:3\n  <module>  <string>:7\n" in shown
+    assert "rank 1:\n  load      <string>:5\n  <module>  <string>:7\n" in shown
 
 
 def test_a_command_runs_in_a_ranks_folder_with_its_variables(
@@ -127,10 +131,10 @@ def test_a_record_that_names_another_process_is_not_believed(
 
 
 def test_stacks_of_a_hang_are_recorded(gangs: Gangs) -> None:
-    handle = gangs.python(PROGRAM, hang_s=1.0)
+    handle = gangs.python(PROGRAM, hang_s=limit_s(3.0))
     assert gangs.wait(handle).state is RunState.FAILED
     assert [each.state for each in read_events(Path(handle.run_dir))][-1] is RunState.FAILED
     typed = launch(gangs, "stacks", handle.id)
     assert typed.stderr == "as recorded when the run was ended; of now there are none\n"
-    assert "rank 1:\n  load      <string>:3\n  <module>  <string>:7\n" in typed.stdout
-    assert "  wait      <string>:4\n" in typed.stdout
+    assert "rank 1:\n  load      <string>:5\n  <module>  <string>:7\n" in typed.stdout
+    assert "  wait      <string>:6\n" in typed.stdout
