@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import threading
 import time
 from pathlib import Path
@@ -113,6 +114,29 @@ def test_throttled_node_is_named_and_fails_the_check(zygote: Zygote, tmp_path: P
     assert " is slow: its best pair has " in error
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["problems"][0].startswith("node 1 (")
+
+
+def test_ranks_that_the_command_line_names_are_nodes(zygote: Zygote, tmp_path: Path) -> None:
+    """Each is told as Batch AI told it, and takes its machine for a node of its own."""
+    own = ["--max-mb", "1", "--repeats", "1", "--dist-backend", "gloo"]
+    own += ["--dist-url", f"file://{tmp_path}/init", "--world-size", "2"]
+    env = {"GLOO_SOCKET_IFNAME": "lo", "TRAINYARD_RUN_DIR": str(tmp_path / "run")}
+    logs = [tmp_path / f"log-{rank}" for rank in (0, 1)]
+    pids = [
+        zygote.fork([MODULE, *own, "--rank", str(rank)], cwd=tmp_path, env=env, log=log)
+        for rank, log in enumerate(logs)
+    ]
+    assert zygote.wait(pids, RUN_S)
+    assert [zygote.code(pid) for pid in pids] == [0, 0], logs[0].read_text()
+    assert "all-reduce over 2 ranks on 2 nodes (gloo)" in logs[0].read_text()
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert (summary["world_size"], summary["backend"]) == (2, "gloo")
+    assert [len(summary[key]) for key in ("nodes_gb_per_s", "pairs_gb_per_s")] == [0, 2]
+    told = [line for line in logs[0].read_text().splitlines() if " GB/s with " in line]
+    host = socket.gethostname()
+    place = re.compile(r"^  (.*): \d+\.\d+ GB/s with (\d)( +SLOW)?$")
+    found = [match.groups()[:2] for line in told if (match := place.match(line))]
+    assert found == [(f"node 0 ({host})", "1"), (f"node 1 ({host})", "0")]
 
 
 def test_one_rank_has_nothing_to_compare(zygote: Zygote, tmp_path: Path) -> None:

@@ -161,3 +161,32 @@ class TestMeeting:
         assert zygote.code(pids[1]) == 1
         said = logs[1].read_text().splitlines()[-1]
         assert said.startswith("rank 1 computes on the GPU, rank 0 on the CPU (hint: ")
+
+    @pytest.mark.parametrize(
+        ("gpus", "environ", "num_refused"),
+        [
+            (("a", "a"), {}, 1),
+            (("a", "a"), {"CUDA_VISIBLE_DEVICES": "0"}, 0),
+            (("a", "b"), {}, 0),
+        ],
+    )
+    def test_ranks_that_were_started_one_by_one_share_no_gpu_unless_told(
+        self, zygote, tmp_path, gpus, environ, num_refused
+    ):
+        """Each is alone on its machine by its arguments, and takes the first GPU."""
+        env = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", **environ}
+        url = f"tcp://127.0.0.1:{free_port()}"
+        logs = [tmp_path / f"rank-{rank}.log" for rank in (0, 1)]
+        argvs = [[MEETING, "cuda", url, str(rank), "2", gpu] for rank, gpu in enumerate(gpus)]
+        pids = [
+            zygote.fork(argv, env=env, cwd=tmp_path, log=log)
+            for argv, log in zip(argvs, logs, strict=True)
+        ]
+        # Where one is refused, rank 0 waits for it.
+        ended = pids[num_refused:]
+        assert zygote.wait(ended, RUN_S), [log.read_text() for log in logs]
+        said = [line for log in logs for line in log.read_text().splitlines()]
+        hint = "set CUDA_VISIBLE_DEVICES to one GPU for each rank of a machine"
+        refused = f"rank 1 would share its GPU with another rank (hint: {hint})"
+        assert [line for line in said if line.startswith("rank ")] == [refused] * num_refused
+        assert [zygote.code(pid) for pid in ended] == ([1] if num_refused else [0, 0]), said

@@ -40,14 +40,15 @@ def lamb_by_hand(weights: list[float], steps: list[list[float]], decay: float) -
     return weights
 
 
-def test_lamb_takes_the_papers_steps(found):
-    decaying, plain = found["lamb"]
+@pytest.mark.parametrize("way", ["at once", "resumed"])
+def test_lamb_takes_the_papers_steps(found, way):
+    decaying, plain = found["lamb"][way]
     steps = [[0.5, -1.0], [0.25, 0.5]]
     assert decaying == pytest.approx(lamb_by_hand([3.0, 4.0], steps, 0.1), rel=1e-5)
     assert plain == pytest.approx(lamb_by_hand([1.0], [[2.0], [-1.0]], 0.0), rel=1e-5)
 
 
-@pytest.mark.parametrize("name", ["sgd", "adamw"])
+@pytest.mark.parametrize("name", ["sgd", "adamw", "lamb"])
 def test_a_step_that_overflows_leaves_the_next_ones_as_if_it_had_not_been(found, name):
     """Momentum begins with the first step that is taken; weights of 3 and 4 are left."""
     scaled, plain = (found["scaled"][f"{name}, {kind}"] for kind in ("scaled", "plain"))

@@ -76,21 +76,39 @@ def require_one_kind(mine: str, of_rank_0: str, rank: int) -> None:
         raise TrainingError(message, hint="--device cpu, or nodes whose GPUs all work")
 
 
-def place_on_gpu(
-    world: World, environ: Mapping[str, str], *, num_visible: int, num_gpus: int
-) -> int:
+def place_on_gpu(world: World, environ: Mapping[str, str], *, num_visible: int) -> int:
     """Give the number of this rank's GPU among the visible ones.
 
-    Raises TrainingError where ranks of this node would share one, unless somebody has set
-    CUDA_VISIBLE_DEVICES: a launcher that shows each rank its own, as number 0, or a user who wants
-    them to share.
+    Raises TrainingError where ranks of this node would share one and were not told to.
     """
-    given = environ.get(VISIBLE)
-    is_told = given is not None and given != environ.get(OF_NODE)
-    # A container that shows each rank but one sets no variable.
-    has_own = num_visible == 1 and given is None and world.local_size <= num_gpus
-    if world.local_size > num_visible and not is_told and not has_own:
+    if world.local_size > num_visible and not is_told(environ, num_ranks=world.local_size):
         message = f"{world.local_size} ranks of this node would share {num_visible} of its GPUs"
-        hint = f"`processes_per_node: gpu`; or set {VISIBLE} where they are to share"
+        fewer = f"set {VISIBLE} to fewer GPUs than ranks"
+        hint = (
+            f"`processes_per_node: gpu`; or {fewer}: one that each rank has of its own, "
+            "or those to share"
+        )
         raise TrainingError(message, hint=hint)
     return world.local_rank % num_visible
+
+
+def require_gpu_of_its_own(world: World, environ: Mapping[str, str], *, num_here: int) -> None:
+    """Raise TrainingError where this rank is one of several on its GPU that were not told to be.
+
+    Ranks that were started one by one do not know how many their machine has, and all take GPU 0.
+    """
+    if num_here > 1 and not is_told(environ, num_ranks=max(num_here, world.local_size)):
+        message = f"rank {world.rank} would share its GPU with another rank"
+        raise TrainingError(message, hint=f"set {VISIBLE} to one GPU for each rank of a machine")
+
+
+def is_told(environ: Mapping[str, str], *, num_ranks: int) -> bool:
+    """Tell whether somebody has set CUDA_VISIBLE_DEVICES to fewer GPUs than this node has ranks.
+
+    That is a launcher that shows each rank its own, as number 0, or a user who wants them to share.
+    Where as many are named as there are ranks, and fewer can be used, one is lost.
+    """
+    given = environ.get(VISIBLE)
+    if given is None or given == environ.get(OF_NODE):
+        return False
+    return len(given.split(",")) < num_ranks

@@ -54,6 +54,12 @@ def shuffled_batches(
         yield left
 
 
+def batches_in_order(num_samples: int, batch_size: int) -> Iterator[range]:
+    """Yield all samples in their order, so many at a time; the last batch may be smaller."""
+    for start in range(0, num_samples, batch_size):
+        yield range(start, min(start + batch_size, num_samples))
+
+
 def shard(samples: list[int], world: World) -> list[int]:
     """Give this rank's part; over all ranks each sample falls to exactly one of them."""
     return samples[world.rank :: world.size]

@@ -79,7 +79,7 @@ class World:
             size=size,
             local_rank=_integer(environ, "LOCAL_RANK", rank % max(local_size, 1)),
             local_size=local_size,
-            node_rank=_integer(environ, "NODE_RANK", 0),
+            node_rank=_integer(environ, "NODE_RANK", rank // max(local_size, 1)),
             num_threads=_integer(environ, "OMP_NUM_THREADS", _share_of_cores(local_size)),
             backend=arguments.dist_backend,
             url=url,

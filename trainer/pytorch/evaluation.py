@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from trainer.common.errors import TrainingError
 from trainer.common.position import Position
-from trainer.common.sharding import shard
+from trainer.common.sharding import batches_in_order, shard
 from trainer.data.pictures.crops import center_crop
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.loader import Source
@@ -47,11 +47,8 @@ def evaluate(
     # Losses, right ones, in the top 5.
     totals = torch.zeros(3, dtype=torch.float64, device=device)
     num_seen = 0
-    batches = (
-        list(range(start, min(start + batch_size, num_images)))
-        for start in range(0, num_images, batch_size)
-    )
-    mine = (shard(batch, ranks.world) for batch in batches)
+    batches = batches_in_order(num_images, batch_size)
+    mine = (shard(list(batch), ranks.world) for batch in batches)
     pictures = source.batches(mine, lambda _, *size: center_crop(*size))
     for batch in copied_ahead(pictures, device):
         if batch.samples:

@@ -44,6 +44,7 @@ from trainer.common.training_options import DeviceName
 from trainer.common.whole_file import write_whole
 from trainer.common.world import World
 from trainer.pytorch.bandwidth_picture import draw_bandwidths
+from trainer.pytorch.program import RankOptions
 from trainer.pytorch.strategy import Ddp, pick_device
 
 PROGRAM = "trainer.pytorch.nccl_check"
@@ -56,7 +57,7 @@ SHOWN = ("NCCL_", "UCX_", "GLOO_", "CUDA_DEVICE_ORDER")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(RankOptions):
     """The command line; parse_options makes it."""
 
     max_mb: Annotated[int | None, "largest message in MiB (default: 1024 on GPUs, else 16)"] = None
@@ -302,7 +303,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parse_options(Options, argv, description=__doc__ or "")
     ranks = Ddp()
     try:
-        world = World.from_environment()
+        world = World.from_environment(arguments=options.ranks)
         torch.set_num_threads(world.num_threads)
         check = Check(options, world, RunDir.from_environment())
         ranks.init(world, pick_device(options.device, world))

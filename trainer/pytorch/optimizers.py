@@ -11,7 +11,8 @@ from torch.optim import Optimizer
 from trainer.pytorch.precision import make_sgd
 
 # Torch has no public names for the kernels of many tensors that its own optimizers use.
-_divide, _norms = torch._foreach_div, torch._foreach_norm  # noqa: SLF001
+_multiply, _norms = torch._foreach_mul, torch._foreach_norm  # noqa: SLF001
+_take_adams_step = torch._fused_adam_
 
 OptimizerName = Literal["sgd", "adamw", "lamb"]
 
@@ -26,8 +27,7 @@ def make_optimizer(
 ) -> Optimizer:
     """Make the optimizer of these parameter groups, which carry their weight decay.
 
-    `momentum` is SGD's. LAMB is not fused, so that fp16's scaler asks the device in each step whether
-    gradients overflowed, for which the host waits. Sources: Loshchilov and Hutter 2017, arXiv 1711.05101 (AdamW); You et al.
+    `momentum` is SGD's. Sources: Loshchilov and Hutter 2017, arXiv 1711.05101 (AdamW); You et al.
     2019, arXiv 1904.00962 (LAMB).
     """
     if name == "sgd":
@@ -40,7 +40,8 @@ def make_optimizer(
 class Lamb(Optimizer):
     """LAMB: each tensor's step of Adam is scaled to the norm of that tensor.
 
-    Tensors that do not decay, batch norms and biases, take Adam's step as it is.
+    Tensors that do not decay, batch norms and biases, take Adam's step as it is. A step whose gradients
+    overflowed is left out by the kernels: fp16's scaler hands on `found_inf`, which is not read.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Lamb(Optimizer):
     ) -> None:
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
         super().__init__(params, defaults)
+        self._step_supports_amp_scaling = True
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
@@ -70,30 +72,44 @@ class Lamb(Optimizer):
     def _update(self, parameters: list[torch.Tensor], group: dict[str, Any]) -> None:
         """Update a group's tensors together: a kernel for many, where one alone would cost as much."""
         beta1, beta2 = group["betas"]
+        found_inf: torch.Tensor | None = getattr(self, "found_inf", None)
         states = [self._state(each) for each in parameters]
-        means, squares = ([state[name] for state in states] for name in ("mean", "square"))
-        gradients = [each.grad for each in parameters]
-        torch._foreach_lerp_(means, gradients, 1 - beta1)
-        torch._foreach_mul_(squares, beta2)
-        torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
-        unbiased = _divide(squares, [1 - beta2 ** state["step"] for state in states])
-        torch._foreach_sqrt_(unbiased)
-        torch._foreach_add_(unbiased, group["eps"])
-        updates = _divide(means, [1 - beta1 ** state["step"] for state in states])
-        torch._foreach_div_(updates, unbiased)
+        means, squares, num_steps = (
+            [state[name] for state in states] for name in ("mean", "square", "num_steps")
+        )
+        torch._foreach_add_(num_steps, 1)
+        # Adam's steps from zero.
+        updates = list(_multiply(parameters, 0.0))
+        _take_adams_step(
+            *(updates, [each.grad for each in parameters], means, squares, [], num_steps),
+            lr=1.0,
+            beta1=beta1,
+            beta2=beta2,
+            weight_decay=0.0,
+            eps=group["eps"],
+            amsgrad=False,
+            maximize=False,
+            grad_scale=getattr(self, "grad_scale", None),
+            found_inf=found_inf,
+        )
         if group["weight_decay"]:
-            torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
+            torch._foreach_sub_(updates, parameters, alpha=group["weight_decay"])
             ours, theirs = (torch.stack(list(_norms(each))) for each in (parameters, updates))
             ratios = torch.where((ours > 0) & (theirs > 0), ours / theirs, torch.ones_like(ours))
             torch._foreach_mul_(updates, list(ratios.unbind()))
-        torch._foreach_sub_(parameters, updates, alpha=group["lr"])
+        if found_inf is not None:
+            torch._foreach_sub_(num_steps, [found_inf] * len(num_steps))
+            torch._foreach_mul_(updates, 1 - found_inf)
+        torch._foreach_add_(parameters, updates, alpha=group["lr"])
 
     def _state(self, parameter: torch.Tensor) -> dict[str, Any]:
         """Give what is kept of a tensor, for its next step."""
         state: dict[str, Any] = self.state[parameter]
         if not state:
-            state["step"] = 0
             state["mean"] = torch.zeros_like(parameter)
             state["square"] = torch.zeros_like(parameter)
-        state["step"] += 1
+        if "num_steps" not in state:
+            # A checkpoint of before 2026-11-26 has a number.
+            taken = float(state.pop("step", 0))
+            state["num_steps"] = torch.full((), taken, device=parameter.device)
         return state

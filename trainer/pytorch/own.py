@@ -7,12 +7,15 @@ A file of your own calls `main` with three functions and the name of the figure 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+import random
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Protocol, cast
 from urllib.parse import quote, unquote
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -23,7 +26,7 @@ from trainer.common.metrics import MainFigure
 from trainer.common.options import MAY_CHANGE, parse_options
 from trainer.common.position import Position
 from trainer.common.schedule import Schedule, ScheduleName
-from trainer.common.sharding import rank_batches, shard
+from trainer.common.sharding import batches_in_order, rank_batches, shard
 from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.data.pictures.header import CorruptPicture
 from trainer.data.pictures.predicted import Files, Row
@@ -41,6 +44,8 @@ from trainer.pytorch.transfer import copied_ahead
 
 # Each costs a fork in each epoch.
 MOST_WORKERS = 4
+# Stands in for an epoch's number, which begins at 1: a validation set is drawn alike each time.
+OF_VALIDATION = 0
 # What a network takes and is to give, for one batch.
 Pair = tuple[Tensor, Tensor]
 
@@ -176,7 +181,7 @@ class OwnTask(Task[Options, Pair]):
             first=position.batch,
         )
         size = self.options.batch_size
-        for pair, samples in self._load(self.train, list(mine)):
+        for pair, samples in self._load(self.train, list(mine), epoch=position.epoch + 1):
             yield Part(batch=pair, samples=samples, num_samples=size)
 
     def trial(self, number: int) -> Part[Pair]:
@@ -196,13 +201,13 @@ class OwnTask(Task[Options, Pair]):
     def evaluate(self, part: nn.Module, guard: Guard, position: Position) -> dict[str, float]:
         """Give the mean of the loss and of each figure over all samples."""
         part.eval()
-        size, num_val = self.options.batch_size, len(self.val)
-        batches = [list(range(num_val))[start : start + size] for start in range(0, num_val, size)]
+        num_val = len(self.val)
+        batches = [*map(list, batches_in_order(num_val, self.options.batch_size))]
         # Every rank has a picture of each batch, so that all know the figures' names; those that a
         # smaller last batch lacks count for nothing.
         mine = [shard(batch, self.ranks.world) or batch[:1] for batch in batches]
         totals: dict[str, Tensor] = {}
-        loaded = copied_ahead(self._load(self.val, mine), self.device)
+        loaded = copied_ahead(self._load(self.val, mine, epoch=OF_VALIDATION), self.device)
         for batch, (pair, samples) in zip(batches, loaded, strict=True):
             is_spare = not shard(batch, self.ranks.world)
             with autocast(self.options.precision, self.device):
@@ -262,11 +267,13 @@ class OwnTask(Task[Options, Pair]):
             return 0
         return min(MOST_WORKERS, num_workers(self.ranks.world, self.device))
 
-    def _load(self, data: Samples, order: Iterable[list[int]]) -> Iterator[tuple[Pair, list[int]]]:
+    def _load(
+        self, data: Samples, order: Iterable[list[int]], *, epoch: int
+    ) -> Iterator[tuple[Pair, list[int]]]:
         """Give the samples of each list as one pair in memory, pinned where the device is a GPU."""
         order = list(order)
         loader: DataLoader[Any] = DataLoader(
-            cast("Dataset[Any]", WholeSamples(data)),
+            cast("Dataset[Any]", WholeSamples(data, stream=f"{self.options.seed}/{epoch}")),
             batch_sampler=order,
             num_workers=self.num_workers,
             pin_memory=self.device.type == "cuda",
@@ -285,16 +292,25 @@ class WholeSamples:
     """Read a data set with the next sample in place of a corrupt one.
 
     Each has a third part: a line of `INDEX:REASON`, quoted as in a URL, for each one that was passed
-    over. It may come from another process, which does not count them.
+    over. It may come from another process, which does not count them. What a sample draws by the
+    global generators of torch, random and NumPy follows from the stream's name and its index, in
+    whichever process and batch it is read.
     """
 
     data: Samples
+    stream: str
 
     def __len__(self) -> int:
         return len(self.data)
 
+    def __getitems__(self, indices: Sequence[int]) -> list[tuple[Tensor, Tensor, str]]:
+        """Give the samples of a batch; global generators stay as they were."""
+        with _draws_apart():
+            return [self[index] for index in indices]
+
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor, str]:
         """Give the sample; what is no fault of its bytes is raised."""
+        _seed_draws(f"{self.stream}/{index}")
         told: list[str] = []
         for number in range(index, index + len(self.data)):
             place = number % len(self.data)
@@ -306,6 +322,25 @@ class WholeSamples:
             return given, target, "\n".join(told)
         message = f"none of the {len(self.data)} samples can be decoded"
         raise TrainingError(message, hint="get the data set again")
+
+
+@contextmanager
+def _draws_apart() -> Generator[None]:
+    """Put the global generators back, from which the training draws, too."""
+    before = torch.get_rng_state(), random.getstate(), np.random.get_state()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(before[0])
+        random.setstate(before[1])
+        np.random.set_state(before[2])
+
+
+def _seed_draws(name: str) -> None:
+    """Begin the global generators, but no GPU's, where this name says."""
+    random.seed(name)
+    torch.default_generator.manual_seed(random.getrandbits(63))
+    np.random.seed(random.getrandbits(32))
 
 
 def require_corrupt(error: CorruptPicture | OSError) -> str:

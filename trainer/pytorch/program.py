@@ -17,7 +17,33 @@ from trainer.pytorch.strategy import Ranks, Strategy, StrategyName, make_strateg
 
 
 @dataclass(frozen=True, kw_only=True)
-class TorchOptions(ModelOptions):
+class RankOptions:
+    """Options of every program whose ranks meet by torch.distributed."""
+
+    dist_backend: Annotated[
+        Backend | None, "backend by which DDP's ranks communicate", MAY_CHANGE
+    ] = None
+    dist_url: Annotated[
+        str | None,
+        "where DDP's ranks meet, tcp://HOST:PORT or file:///FILE; else MASTER_ADDR",
+        MAY_CHANGE,
+    ] = None
+    rank: Annotated[int | None, "rank of this process, from 0 (default: RANK)", MAY_CHANGE] = None
+    world_size: Annotated[int | None, "number of ranks (default: WORLD_SIZE)", MAY_CHANGE] = None
+
+    @property
+    def ranks(self) -> RankArguments:
+        """What the command line says of this rank and of where it meets the others."""
+        return RankArguments(
+            dist_backend=self.dist_backend,
+            dist_url=self.dist_url,
+            rank=self.rank,
+            world_size=self.world_size,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchOptions(RankOptions, ModelOptions):
     """Options that all PyTorch programs have; a program's own extend it."""
 
     strategy: Annotated[StrategyName | None, "how ranks work together", MAY_CHANGE] = None
@@ -33,16 +59,6 @@ class TorchOptions(ModelOptions):
     find_batch: Annotated[
         bool, "tell the largest batch of a step that a GPU's memory holds; do not train", MAY_CHANGE
     ] = False
-    dist_backend: Annotated[
-        Backend | None, "backend by which DDP's ranks communicate", MAY_CHANGE
-    ] = None
-    dist_url: Annotated[
-        str | None,
-        "where DDP's ranks meet, tcp://HOST:PORT or file:///FILE; else MASTER_ADDR",
-        MAY_CHANGE,
-    ] = None
-    rank: Annotated[int | None, "rank of this process, from 0 (default: RANK)", MAY_CHANGE] = None
-    world_size: Annotated[int | None, "number of ranks (default: WORLD_SIZE)", MAY_CHANGE] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -62,10 +78,4 @@ def run_program(options: TorchOptions, train: Callable[[Ranks], None]) -> int:
         options.require_alone(world.size)
         return make_strategy("single" if options.predict else options.strategy, world)
 
-    arguments = RankArguments(
-        dist_backend=options.dist_backend,
-        dist_url=options.dist_url,
-        rank=options.rank,
-        world_size=options.world_size,
-    )
-    return run_ranks(options, make, train, arguments)
+    return run_ranks(options, make, train, options.ranks)

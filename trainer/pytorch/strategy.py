@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
-from ipaddress import ip_address
-from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
-from urllib.parse import urlsplit
 
 import torch
 from torch import Tensor, distributed, nn
@@ -28,11 +24,10 @@ from trainer.common.program import RanksOf
 from trainer.common.training_options import DeviceName
 from trainer.common.world import FROM_ENVIRONMENT, World
 from trainer.pytorch.layout import DenseViews, dense_view
+from trainer.pytorch.meeting import agree_on_devices, meet
 from trainer.pytorch.state import float_buffers, write_buffers
 
 StrategyName = Literal["single", "horovod", "ddp"]
-DEVICE_KEY = "trainyard/device"
-MEETING_TIMEOUT = timedelta(minutes=10)
 
 
 class Strategy(Protocol):
@@ -122,9 +117,7 @@ def pick_device(name: DeviceName, world: World) -> torch.device:
             return torch.device("cpu")
         message = "--device cuda, but PyTorch sees no GPU here"
         raise TrainingError(message, hint="--device cpu")
-    number = place_on_gpu(
-        world, os.environ, num_visible=torch.cuda.device_count(), num_gpus=num_gpus
-    )
+    number = place_on_gpu(world, os.environ, num_visible=torch.cuda.device_count())
     device = torch.device("cuda", number)
     torch.cuda.set_device(device)
     return device
@@ -286,9 +279,9 @@ class Ddp:
             message = "--dist-backend nccl is for GPUs, and this rank computes on the CPU"
             raise TrainingError(message, hint="--dist-backend gloo, or --device cuda")
         try:
-            store = _meet(world)
+            store = meet(world)
             # Before the first collective: over two backends it would never end.
-            _agree_on_device(store, device, world)
+            agree_on_devices(store, device, world)
             distributed.init_process_group(
                 backend,
                 store=store,
@@ -362,61 +355,3 @@ class Ddp:
         """Leave the process group."""
         if distributed.is_initialized():
             distributed.destroy_process_group()
-
-
-def _meet(world: World) -> distributed.Store:
-    """Open the store through which the ranks find each other, where World says."""
-    if world.url is None:
-        if world.size > 1:
-            message = "neither --dist-url nor MASTER_ADDR and MASTER_PORT say where ranks meet"
-            raise TrainingError(message, hint="start it with `launch run` or torchrun")
-        return distributed.HashStore()
-    url = world.store or world.url
-    if url.startswith("tcp:"):
-        return _open_store(world, url)
-    if world.url.startswith("file:") and not Path(urlsplit(world.url).path).parent.is_dir():
-        message = f"rank {world.rank} cannot meet the others at {world.url}: no such folder"
-        raise TrainingError(message, hint="a folder that all ranks share")
-    found = distributed.rendezvous(
-        world.url, rank=world.rank, world_size=world.size, timeout=MEETING_TIMEOUT
-    )
-    store: distributed.Store = next(found)[0]
-    return store
-
-
-def _agree_on_device(store: distributed.Store, device: torch.device, world: World) -> None:
-    """Raise TrainingError on a rank whose kind of device is not that of rank 0."""
-    if world.is_main:
-        store.set(DEVICE_KEY, device.type)
-    else:
-        require_one_kind(device.type, store.get(DEVICE_KEY).decode(), world.rank)
-
-
-def _open_store(world: World, url: str) -> distributed.Store:
-    """Open the store at a tcp:// URL; rank 0 serves it at that address and at no other.
-
-    torch itself would listen on every interface.
-    """
-    parts = urlsplit(url)
-    host, port = parts.hostname or "", parts.port or 0
-    listener: int | None = None
-    try:
-        address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        if ip_address(address[4][0]).is_loopback:
-            # Ranks that meet there are all on this machine; Gloo would ask the host's name.
-            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        if world.is_main:
-            listener = socket.create_server(address[4], family=address[0], backlog=1024).detach()
-    except OSError as error:
-        message = f"rank {world.rank} cannot meet the others at {url}: {error.strerror}"
-        hint = "a free port at an address of the machine that rank 0 runs on"
-        raise TrainingError(message, hint=hint) from None
-    return distributed.TCPStore(
-        host,
-        port,
-        world.size,
-        is_master=world.is_main,
-        timeout=MEETING_TIMEOUT,
-        multi_tenant=True,
-        master_listen_fd=listener,
-    )

@@ -18,7 +18,7 @@ from trainer.common.position import Position
 from trainer.common.progress import Progress
 from trainer.common.resnet_options import ResnetOptions
 from trainer.common.schedule import Schedule
-from trainer.common.sharding import rank_batches, shard
+from trainer.common.sharding import batches_in_order, rank_batches, shard
 from trainer.common.throughput import Throughput
 from trainer.data.pictures.crops import Crop, center_crop, picture_rng, random_crop
 from trainer.data.pictures.jpeg_crop import DecoderName
@@ -99,10 +99,8 @@ class Job:
 
     def read_validation(self) -> Reading:
         """Read this rank's part of the validation set; the last batch may have no picture."""
-        num_images, size = self.data.num_val, self.batch_size
-        starts = range(0, num_images, size)
-        batches = (list(range(start, min(start + size, num_images))) for start in starts)
-        mine = (shard(batch, self.ranks.world) for batch in batches)
+        batches = batches_in_order(self.data.num_val, self.batch_size)
+        mine = (shard(list(batch), self.ranks.world) for batch in batches)
         return self.data.val.read(mine, lambda _, *size: center_crop(*size))
 
     def make_keeper(self) -> Keeper:

@@ -81,9 +81,10 @@ def train(job: Job, make: MakeDriver, *, began_s: float) -> None:
         run_dir,
         device=job.device,
         num_steps=options.profile if world.is_main else 0,
-        num_warmup_steps=min(10, job.num_batches),
         say=say,
     )
+    num_steps = 0 if options.evaluate_only else options.epochs * job.num_batches
+    profiler.plan(max(0, num_steps - position.step))
     with (
         contextlib.closing(keeper),
         Metrics(

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from trainer.common.messages import say
 from trainer.common.model_about import read_about
+from trainer.common.sharding import batches_in_order
 from trainer.data.pictures.crops import center_crop
 from trainer.data.pictures.predicted import Files, find_files, tell_classes, tell_rows
 from trainer.tf.job import Build, Options
@@ -55,8 +56,7 @@ def shares_of(
     def shares(images: tf.Tensor) -> tf.Tensor:
         return tf.nn.softmax(tf.cast(network(images, training=False), tf.float32))
 
-    number = len(files.paths)
-    order = [range(start, min(start + BATCH, number)) for start in range(0, number, BATCH)]
+    order = [*batches_in_order(len(files.paths), BATCH)]
     with loader.read(order, lambda _, *size: center_crop(*size)) as reading:
         for _, (images, _) in zip(order, reading.dataset, strict=False):
             samples = reading.take()

@@ -9,18 +9,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import tensorflow as tf
 
-from trainer.common.errors import TrainingError
-from trainer.common.messages import warn
+from trainer.common.profiling import NUM_KERNELS, StepProfiler
 from trainer.common.rundir import RunDir
 from trainer.common.whole_file import write_whole
 from trainer.tf.strategy import DeviceName
 
-NUM_KERNELS = 10
 # Planes of a profile that hold a device's own times, else those of the processor's threads.
 DEVICE_PLANE, HOST_PLANE = "/device:GPU", "/host:CPU"
 NODE = re.compile(r"[\w./-]+:(\w+)")
@@ -37,13 +34,8 @@ class Event:
     duration_ps: int
 
 
-class Profiler:
-    """Profiles `num_steps` of rank 0 after a warm-up, and writes them to the output `profile`.
-
-    `step` is called after each step. Where the training ends before, what there is by then is written;
-    where it ends within the warm-up, that is told. A profile that cannot be written is told by a
-    warning; training goes on.
-    """
+class Profiler(StepProfiler):
+    """Profiles by TensorFlow's own profiler."""
 
     def __init__(
         self,
@@ -51,59 +43,24 @@ class Profiler:
         *,
         device: DeviceName,
         num_steps: int,
-        num_warmup_steps: int,
         say: Callable[[str], None],
     ) -> None:
-        self._run_dir = run_dir
-        self._device = device
-        self._num_steps = num_steps
-        self._num_warmup_steps = num_warmup_steps
-        self._say = say
-        self._seen = 0
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        super().__init__(run_dir, num_steps=num_steps, say=say)
+        self._plane = DEVICE_PLANE if device == "cuda" else HOST_PLANE
 
-    def __enter__(self) -> Self:
-        """Give itself: there is always a step of warm-up, in which graphs are made."""
-        return self
+    def _start(self) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        tf.profiler.experimental.start(self._folder.name)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """End a profile that is under way."""
-        if self._num_steps and self._seen <= self._num_warmup_steps and error is None:
-            warn(f"no profile: it begins after {self._num_warmup_steps} steps of warm-up")
-        self._end()
-
-    def step(self) -> None:
-        """Count a step."""
-        self._seen += 1
-        if self._seen == self._num_warmup_steps + self._num_steps:
-            self._end()
-        if self._num_steps and self._seen == self._num_warmup_steps:
-            self._folder = tempfile.TemporaryDirectory()
-            tf.profiler.experimental.start(self._folder.name)
-
-    def _end(self) -> None:
-        folder, self._folder = self._folder, None
-        if folder is None:
-            return
+    def _stop(self) -> None:
         tf.profiler.experimental.stop()
-        num_steps = self._seen - self._num_warmup_steps
-        steps = f"{num_steps} step{'s' if num_steps != 1 else ''}"
-        with folder as name:
-            events = list(read_events(Path(name)))
-        plane = DEVICE_PLANE if self._device == "cuda" else HOST_PLANE
-        try:
-            out = self._run_dir.output("profile")
-            write_whole(out / "trace.json", json.dumps(trace_of(events)).encode())
-            write_whole(out / "kernels.txt", f"{steps}\n{table_of(events, plane)}\n".encode())
-        except TrainingError as error:
-            warn(f"the profile could not be written: {error}")
-            return
-        self._say(f"profile of {steps}: {out / 'kernels.txt'}, trace.json")
+        with self._folder as name:
+            self._events = list(read_events(Path(name)))
+
+    def _write(self, folder: Path, steps: str) -> None:
+        table = table_of(self._events, self._plane)
+        write_whole(folder / "trace.json", json.dumps(trace_of(self._events)).encode())
+        write_whole(folder / "kernels.txt", f"{steps}\n{table}\n".encode())
 
 
 def read_events(folder: Path) -> Iterator[Event]:

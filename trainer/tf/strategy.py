@@ -11,7 +11,12 @@ from typing import Any, Literal, Protocol, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from trainer.common.accelerators import count_gpus, place_on_gpu, refuse_unusable
+from trainer.common.accelerators import (
+    count_gpus,
+    place_on_gpu,
+    refuse_unusable,
+    require_one_kind,
+)
 from trainer.common.errors import TrainingError
 from trainer.common.program import RanksOf
 from trainer.common.training_options import DeviceName
@@ -20,6 +25,8 @@ from trainer.common.world import World
 StrategyName = Literal["single", "horovod", "mwms"]
 # By which TensorFlow's launchers tell each process its cluster and its place in it.
 CLUSTER = "TF_CONFIG"
+# TensorFlow counts the keys of its own groups of collectives up from 1.
+GROUP_OF_HOSTS = 1 << 30
 
 
 class Strategy(Protocol):
@@ -94,7 +101,7 @@ def pick_device(name: DeviceName, world: World) -> DeviceName:
     if not gpus:
         tf.config.set_visible_devices([], "GPU")
         return "cpu"
-    gpu = gpus[place_on_gpu(world, os.environ, num_visible=len(gpus), num_gpus=count_gpus())]
+    gpu = gpus[place_on_gpu(world, os.environ, num_visible=len(gpus))]
     tf.config.set_visible_devices(gpu, "GPU")
     tf.config.experimental.set_memory_growth(gpu, enable=True)
     return "cuda"
@@ -158,6 +165,10 @@ class Horovod:
             )
             raise TrainingError(message, hint="start it with `launcher: horovod` or `mpi`")
         self._hvd = hvd
+        with tf.device("/CPU:0"):
+            is_gpu = tf.constant(int(device == "cuda"), tf.uint8)
+            is_gpu_0 = hvd.broadcast(is_gpu, root_rank=0, name="device").numpy()
+        require_one_kind(device, "cuda" if is_gpu_0 else "cpu", world.rank)
 
     def broadcast(self, variables: Sequence[tf.Variable]) -> None:
         """Broadcast one by one: names are those of the variables' places."""
@@ -204,11 +215,24 @@ class MultiWorkerMirrored:
         self._rank, self._size = 0, 1
         self._graphs: dict[tuple[Any, ...], Callable[..., list[tf.Tensor]]] = {}
 
-    def init(self, world: World, device: DeviceName) -> None:  # noqa: ARG002
+    def init(self, world: World, device: DeviceName) -> None:
         """Meet the other ranks; refuses a cluster that is not the one World says."""
         require_cluster(world, os.environ)
         self._rank, self._size = world.rank, world.size
         self._strategy = tf.distribute.MultiWorkerMirroredStrategy()
+        # The strategy's own collectives are of the devices, and a CPU and a GPU have none together.
+        with tf.device(f"/job:worker/task:{world.rank}/device:CPU:0"):
+            is_gpu_0 = tf.raw_ops.CollectiveReduceV2(
+                input=tf.constant(world.is_main and device == "cuda", tf.float32),
+                group_size=world.size,
+                group_key=GROUP_OF_HOSTS,
+                instance_key=1,
+                ordering_token=[],
+                merge_op="Add",
+                final_op="Id",
+                communication_hint="ring",
+            ).numpy()
+        require_one_kind(device, "cuda" if is_gpu_0 else "cpu", world.rank)
 
     def broadcast(self, variables: Sequence[tf.Variable]) -> None:
         """Add up rank 0's values and the others' zeros."""

@@ -13,7 +13,7 @@ from jobs.launching import bench, bench_run, foresee, shared_runs, speeds
 from jobs.runs import scaling, steady
 from tests.documents.promises.sentences import NoPromise, Promise, option, promise
 from tests.documents.promises.units import constant, mib, percent, spelled
-from trainer.common import bandwidth, manifest, preemption, schedule
+from trainer.common import bandwidth, manifest, preemption, profiling, schedule
 from trainer.common.model_options import ModelOptions
 from trainer.common.resnet_options import LR_BATCH, ResnetOptions
 from trainer.common.sharding import WINDOW_SHARDS
@@ -55,6 +55,10 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("| `--on-checkpoint-error` | `{}` |", TrainingOptions.on_checkpoint_error),
         promise("`manifest.json` has `format` ({}),", manifest.FORMAT),
         promise("and are {} minutes away or less", spelled(preemption.LEAVE_BEFORE.seconds / 60)),
+    ),
+    "docs/debugging.md": (
+        promise("after a warm-up of {} steps,", profiling.NUM_WARMUP),
+        promise("a table of the {} dearest kernels", spelled(profiling.NUM_KERNELS)),
     ),
     "docs/training-resnet50.md": (
         promise("larger than {} million pixels", header.MOST_PIXELS // MEGABYTE),

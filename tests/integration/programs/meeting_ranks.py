@@ -1,30 +1,44 @@
-"""Meets the other ranks by DDP as one that computes on a kind of device, which need not be there: KIND [URL]."""
+"""Meets the other ranks by DDP as one that computes on a kind of device, which need not be there.
+
+KIND [URL [RANK SIZE GPU]]: the last three are for a rank that was started one by one over Gloo, and
+say which GPU it has.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Sequence
+from unittest import mock
 
 import torch
 from torch.distributed import TCPStore
 
 from trainer.common.errors import TrainingError
 from trainer.common.world import RankArguments, World
+from trainer.pytorch import meeting
 from trainer.pytorch.strategy import Ddp
 
 
 def main(argv: Sequence[str]) -> int:
     """Meet, and print what is said; 1 where the ranks do not fit together."""
-    kind, *url = argv
-    world = World.from_environment(arguments=RankArguments(dist_url=url[0]) if url else None)
+    kind, *given = argv
+    arguments = RankArguments(dist_url=given[0]) if given else None
+    gpu = None
+    if len(given) > 1:
+        url, rank, size, gpu = given
+        arguments = RankArguments(
+            dist_url=url, rank=int(rank), world_size=int(size), dist_backend="gloo"
+        )
+    world = World.from_environment(arguments=arguments)
     served = None
     if world.is_main and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         # In place of torchrun, or of our gang.
         host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         served = TCPStore(host, port, is_master=True, wait_for_workers=False)
     try:
-        Ddp().init(world, torch.device(kind, 0) if kind == "cuda" else torch.device(kind))
+        with mock.patch.object(meeting, "name_of_gpu", return_value=gpu):
+            Ddp().init(world, torch.device(kind, 0) if kind == "cuda" else torch.device(kind))
     except TrainingError as error:
         print(error, flush=True)
         return 1

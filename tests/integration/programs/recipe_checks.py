@@ -35,7 +35,15 @@ from trainer.pytorch.strategy import make_strategy
 
 
 def lamb() -> object:
-    """Two steps on one tensor that decays and one that does not."""
+    """Two steps on one tensor that decays and one that does not, at once and by an old checkpoint."""
+    return {
+        "at once": two_steps_of_lamb(is_resumed=False),
+        "resumed": two_steps_of_lamb(is_resumed=True),
+    }
+
+
+def two_steps_of_lamb(*, is_resumed: bool) -> object:
+    """Give the weights after two steps, between which lies a checkpoint of before 2026-11-26, or none."""
     decaying, plain = torch.tensor([3.0, 4.0]), torch.tensor([1.0])
     groups = [
         {"params": [decaying], "weight_decay": 0.1},
@@ -45,17 +53,27 @@ def lamb() -> object:
     for gradients in (([0.5, -1.0], [2.0]), ([0.25, 0.5], [-1.0])):
         decaying.grad, plain.grad = (torch.tensor(each) for each in gradients)
         optimizer.step()
+        if is_resumed:
+            kept = optimizer.state_dict()
+            for state in kept["state"].values():
+                state["step"] = int(state.pop("num_steps"))
+            optimizer = Lamb(groups, lr=0.01)
+            optimizer.load_state_dict(kept)
     return [decaying.tolist(), plain.tolist()]
 
 
 def scaled() -> object:
     """Three steps under a scaler, the first of which overflows, and two without it."""
     found = {}
-    for name in ("sgd", "adamw"):
+    for name in ("sgd", "adamw", "lamb"):
         for scaler in (torch.amp.GradScaler("cpu"), None):
             weights = nn.Parameter(torch.tensor([3.0, 4.0]))
             optimizer = make_optimizer(
-                name, [{"params": [weights]}], lr=0.1, momentum=0.9, scaler=scaler
+                name,
+                [{"params": [weights], "weight_decay": 0.1}],
+                lr=0.1,
+                momentum=0.9,
+                scaler=scaler,
             )
             for gradients in ((float("inf"), 1.0), (0.5, -1.0), (0.25, 0.5)):
                 if scaler is None and gradients[0] > 1:
@@ -257,7 +275,7 @@ def torn() -> object:
                 found[f"{workers}/{most}"] = [task.summary()["samples_skipped"], said.getvalue()]
             except TrainingError as error:
                 found[f"{workers}/{most}"] = str(error)
-    whole = own.WholeSamples(Torn(8, missing=6))
+    whole = own.WholeSamples(Torn(8, missing=6), stream="1/1")
     found["place"] = [whole[2][0].tolist(), whole[3][2]]
     try:
         whole[6]

@@ -56,7 +56,7 @@ def graphs(framework: str) -> object:
         for name in counts:
             replaced = counted(name, getattr(module, name))
             stack.enter_context(mock.patch.object(module, name, replaced))
-        code, _ = call(framework, "--epochs", "3", "--profile", "2", "--output-dir", framework)
+        code, _ = call(framework, "--epochs", "3", "--profile", "9", "--output-dir", framework)
     assert code == 0, code
     return counts
 

@@ -265,6 +265,7 @@ def cases(folder: Path) -> dict[str, tuple[type[Task[Any, Any]], Any]]:
     mixed = ("--mixup", "0.2", "--cutmix", "1", "--ema", "0.9", "--clip-norm", "1")
     programs: dict[str, tuple[Any, Any, Sequence[str]]] = {
         "mnist": (mnist.Digits, mnist.Options, ("--data", digits)),
+        "mnist, fp16": (mnist.Digits, mnist.Options, ("--data", digits, "--precision", "fp16")),
         "head": (hymenoptera.Transfer, hymenoptera.Options, (*transfer, "--ema", "0.9")),
         "all": (hymenoptera.Transfer, hymenoptera.Options, (*transfer, "--train", "all")),
         "bf16, mixed, averaged": (*CLASSIFIER, (*small, "--precision", "bf16", *mixed)),

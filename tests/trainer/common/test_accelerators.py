@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
 from trainer.common.accelerators import (
@@ -9,6 +11,7 @@ from trainer.common.accelerators import (
     has_instructions,
     place_on_gpu,
     refuse_unusable,
+    require_gpu_of_its_own,
     require_one_kind,
     warn_of_emulation,
 )
@@ -67,33 +70,65 @@ def test_hidden_gpus_and_none_at_all_are_no_error(hidden):
 
 
 @pytest.mark.parametrize(
-    ("local_rank", "num_visible", "num_gpus", "environ", "number"),
+    ("local_rank", "num_visible", "environ", "number"),
     [
-        (3, 4, 4, {}, 3),
-        (0, 4, 0, {}, 0),
+        (3, 4, {}, 3),
+        (0, 4, {}, 0),
         # A launcher that shows each rank its own.
-        (3, 1, 4, {"CUDA_VISIBLE_DEVICES": "3"}, 0),
-        (3, 1, 4, {}, 0),
+        (3, 1, {"CUDA_VISIBLE_DEVICES": "3"}, 0),
+        (3, 2, {"CUDA_VISIBLE_DEVICES": "6,7"}, 1),
         # Told to share, by a user; the supervisor gave the node other ones.
-        (3, 2, 4, {"CUDA_VISIBLE_DEVICES": "0,1", "TRAINYARD_NODE_GPUS": "2,3"}, 1),
-        (3, 2, 2, {"CUDA_VISIBLE_DEVICES": "0,1"}, 1),
+        (3, 2, {"CUDA_VISIBLE_DEVICES": "0,1", "TRAINYARD_NODE_GPUS": "2,3"}, 1),
+        (3, 2, {"CUDA_VISIBLE_DEVICES": "0,1"}, 1),
     ],
 )
-def test_each_rank_has_a_gpu_of_its_own(local_rank, num_visible, num_gpus, environ, number):
+def test_each_rank_has_a_gpu_of_its_own(local_rank, num_visible, environ, number):
     world = World(rank=local_rank, size=4, local_rank=local_rank, local_size=4)
-    assert place_on_gpu(world, environ, num_visible=num_visible, num_gpus=num_gpus) == number
+    assert place_on_gpu(world, environ, num_visible=num_visible) == number
 
 
 def test_ranks_that_would_share_a_gpu_unasked_are_refused():
     world = World(rank=0, size=8, local_rank=0, local_size=8)
     with pytest.raises(TrainingError, match=r"8 ranks of this node would share 4 of its GPUs"):
-        place_on_gpu(world, {}, num_visible=4, num_gpus=4)
+        place_on_gpu(world, {}, num_visible=4)
     with pytest.raises(TrainingError, match=r"would share 1"):
-        place_on_gpu(World(size=2, local_size=2), {}, num_visible=1, num_gpus=1)
+        place_on_gpu(World(size=2, local_size=2), {}, num_visible=1)
     # One of four is lost: ranks 0 and 3 would meet on another.
     four = World(rank=3, size=4, local_rank=3, local_size=4)
     with pytest.raises(TrainingError, match=r"4 ranks of this node would share 3 of its GPUs"):
-        place_on_gpu(four, {}, num_visible=3, num_gpus=4)
+        place_on_gpu(four, {}, num_visible=3)
+    # One of two is lost; a container that shows each rank one GPU alone looks the same, and has to tell.
+    with pytest.raises(TrainingError, match=r"2 ranks of this node would share 1 of its GPUs") as e:
+        place_on_gpu(World(rank=1, size=2, local_rank=1, local_size=2), {}, num_visible=1)
+    assert e.value.hint == (
+        "`processes_per_node: gpu`; or set CUDA_VISIBLE_DEVICES to fewer GPUs than ranks: "
+        "one that each rank has of its own, or those to share"
+    )
+    # One of those that were named is lost.
+    two = World(rank=1, size=2, local_rank=1, local_size=2)
+    with pytest.raises(TrainingError, match=r"2 ranks of this node would share 1 of its GPUs"):
+        place_on_gpu(two, {"CUDA_VISIBLE_DEVICES": "0,1"}, num_visible=1)
+
+
+@pytest.mark.parametrize(
+    ("environ", "local_size", "is_refused"),
+    [
+        ({}, 1, True),
+        ({"CUDA_VISIBLE_DEVICES": "0,1"}, 1, True),
+        ({"CUDA_VISIBLE_DEVICES": "0", "TRAINYARD_NODE_GPUS": "0"}, 1, True),
+        ({"CUDA_VISIBLE_DEVICES": "0"}, 1, False),
+        ({"CUDA_VISIBLE_DEVICES": "0,1"}, 3, False),
+    ],
+)
+def test_a_second_rank_on_a_gpu_is_refused_unless_it_was_told(environ, local_size, is_refused):
+    """Ranks by --rank do not know that they are on one machine: the number of a GPU's ranks tells."""
+    world = World(rank=1, size=4, local_size=local_size)
+    require_gpu_of_its_own(world, {}, num_here=1)
+    told = nullcontext()
+    if is_refused:
+        told = pytest.raises(TrainingError, match="rank 1 would share its GPU with another rank")
+    with told:
+        require_gpu_of_its_own(world, environ, num_here=2)
 
 
 @pytest.mark.parametrize("given", ["0", "0,1"])
@@ -102,7 +137,7 @@ def test_gpus_that_the_supervisor_chose_for_a_node_are_not_told_to_be_shared(giv
     environ = {"CUDA_VISIBLE_DEVICES": given, "TRAINYARD_NODE_GPUS": given}
     number = len(given.split(","))
     with pytest.raises(TrainingError, match=f"4 ranks of this node would share {number}"):
-        place_on_gpu(four, environ, num_visible=number, num_gpus=8)
+        place_on_gpu(four, environ, num_visible=number)
 
 
 def test_ranks_on_another_kind_of_device_than_rank_0_are_named():

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from trainer.common.errors import TrainingError
 from trainer.common.sharding import (
     WINDOW_SHARDS,
+    batches_in_order,
     rank_batches,
     require_full_batch,
     shard,
@@ -30,6 +31,12 @@ def test_an_epoch_gives_each_sample_to_one_rank_once(size):
     seen = [sample for batch in batches for world in worlds(size) for sample in shard(batch, world)]
     assert sorted(seen) == list(range(103))
     assert [len(batch) for batch in batches] == [16] * 6 + [7]
+
+
+def test_batches_in_order_are_ranges_that_cost_the_same_in_sets_of_any_size():
+    assert list(batches_in_order(10, 4)) == [range(4), range(4, 8), range(8, 10)]
+    assert list(batches_in_order(0, 4)) == []
+    assert next(batches_in_order(10**15, 4)) == range(4)
 
 
 @pytest.mark.parametrize("size", [2, 3])

@@ -61,7 +61,8 @@ def test_a_command_line_may_say_it_all(url):
     environ = {**ONE_THREAD, **MEETING, "WORLD_SIZE": "1", "RANK": "0"}
     arguments = RankArguments(dist_backend="gloo", dist_url=url, rank=1, world_size=2)
     store = "tcp://10.0.0.1:29500" if url == "env://" else None
-    expected = World(rank=1, size=2, local_size=1, backend="gloo", url=url, store=store)
+    place = {"rank": 1, "size": 2, "local_size": 1, "node_rank": 1}
+    expected = World(**place, backend="gloo", url=url, store=store)
     assert World.from_environment(environ, arguments) == expected
 
 
@@ -69,7 +70,7 @@ def test_what_the_command_line_leaves_out_is_the_launchers():
     served = {"TORCHELASTIC_USE_AGENT_STORE": "True"}
     place = {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_WORLD_SIZE": "1"}
     environ = {**ONE_THREAD, **MEETING, **served, **place}
-    expected = World(rank=1, size=2, local_size=1, backend="gloo", url="env://")
+    expected = World(rank=1, size=2, local_size=1, node_rank=1, backend="gloo", url="env://")
     arguments = RankArguments(dist_backend="gloo")
     assert World.from_environment(environ, arguments) == expected
 

@@ -1,0 +1,111 @@
+"""Loads a data set whose samples draw by every global generator, by own.main's task -> JSON."""
+
+from __future__ import annotations
+
+import json
+import random
+import types
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from trainer.common.options import parse_options
+from trainer.common.position import Position
+from trainer.common.preemption import Notice
+from trainer.common.program import RanksOf
+from trainer.common.rundir import RunDir
+from trainer.common.world import World
+from trainer.pytorch import own
+from trainer.pytorch.strategy import Single
+
+NUM_SAMPLES = 12
+
+
+class Drawn:
+    """Samples that are drawn; one of them is corrupt after it has drawn."""
+
+    def __len__(self) -> int:
+        return NUM_SAMPLES
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        drawn = [torch.rand(()).item(), random.random(), np.random.rand()]
+        if index == 5:
+            raise OSError("cut off")
+        return torch.tensor(drawn), torch.tensor([float(index)])
+
+
+DRAWN = own.Own(
+    name="drawn",
+    build=lambda: nn.Linear(3, 1),
+    data=lambda _: (Drawn(), Drawn()),
+    loss=nn.functional.mse_loss,
+    figures=lambda outputs, _: {"sum": outputs[:, 0]},
+    main="sum",
+)
+
+
+def task_of(*arguments: str, rank: int = 0, size: int = 1) -> own.OwnTask:
+    """A task whose data are open, as one of the ranks."""
+    options = parse_options(own.Options, ["--batch-size", "4", "--device", "cpu", *arguments])
+    ranks: Any = RanksOf(
+        world=World(rank=rank, size=size),
+        strategy=Single(),
+        run_dir=RunDir.from_environment({"TRAINYARD_RUN_DIR": "run"}),
+        notice=Notice(),
+    )
+    task = own.OwnTask(options, ranks, DRAWN)
+    task.prepare()
+    return task
+
+
+def drawn(
+    *arguments: str, epoch: int = 0, batch: int = 0, rank: int = 0, size: int = 1
+) -> dict[int, Any]:
+    """What each sample of the rest of an epoch drew."""
+    found: dict[int, Any] = {}
+    task = task_of(*arguments, rank=rank, size=size)
+    for part in task.batches(Position(step=3 * epoch + batch, epoch=epoch, batch=batch)):
+        found |= zip(part.samples, part.batch[0].tolist(), strict=True)
+    return found
+
+
+def states() -> tuple[object, ...]:
+    """Where the global generators of this process stand."""
+    numbers = np.random.get_state()
+    return torch.get_rng_state().tolist(), random.getstate(), [str(each) for each in numbers]
+
+
+def evaluated(task: own.OwnTask, epoch: int) -> dict[str, float]:
+    """The figures of the validation set, by a network that always is the same."""
+    network = nn.Linear(3, 1)
+    nn.init.ones_(network.weight)
+    nn.init.zeros_(network.bias)
+    guard: Any = types.SimpleNamespace(check=lambda _: None, settle=lambda: None)
+    return task.evaluate(network, guard, Position(step=3 * epoch, epoch=epoch))
+
+
+def main(_argv: Sequence[str] = ()) -> None:
+    """Print the draws of each epoch, with and without workers, on ranks, and after a resume."""
+    Path("run").mkdir()
+    before = states()
+    found: dict[str, Any] = {"epoch 1": drawn("--workers", "0")}
+    found["generators stay"] = states() == before
+    found |= {
+        "epoch 2": drawn("--workers", "0", epoch=1),
+        "seed 2": drawn("--workers", "0", "--seed", "2"),
+        "1 worker": drawn("--workers", "1"),
+        "2 workers": drawn("--workers", "2"),
+        "epoch 2, 1 worker": drawn("--workers", "1", epoch=1),
+        "resumed": drawn("--workers", "0", batch=1),
+        "resumed, 2 workers": drawn("--workers", "2", batch=1),
+        "ranks": [drawn("--workers", str(rank), rank=rank, size=2) for rank in (0, 1)],
+        "evaluated": [
+            evaluated(task_of("--workers", workers), epoch)
+            for workers, epoch in (("0", 1), ("0", 2), ("1", 2))
+        ],
+    }
+    print(json.dumps(found))

@@ -1,0 +1,59 @@
+"""Ranks of TensorFlow on two kinds of device: told as they meet, by Horovod and by MultiWorkerMirrored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pytest
+
+from tests.fakes.torch_ranks import Place
+from tests.ports import free_port
+
+MEETING = "tests.integration.programs.meeting_ranks_tf"
+RUN_S = 120.0
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": ""}
+
+
+def by_horovod() -> tuple[Place, list[Mapping[str, str]]]:
+    place = Place("horovod", 2)
+    return place, [*place.environments]
+
+
+def by_mwms() -> tuple[Place, list[Mapping[str, str]]]:
+    place = Place("single", 2)
+    workers = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+    told = [
+        {"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}}
+        for rank in (0, 1)
+    ]
+    ranks = [
+        {"RANK": str(rank), "WORLD_SIZE": "2", "TF_CONFIG": json.dumps(each)}
+        for rank, each in enumerate(told)
+    ]
+    return place, [*ranks]
+
+
+@pytest.mark.parametrize("strategy", ["horovod", "mwms"])
+@pytest.mark.parametrize("kinds", [("cpu", "cuda"), ("cuda", "cpu"), ("cpu", "cpu")])
+def test_ranks_on_two_kinds_of_device_are_told_before_they_wait(
+    tensorflow_zygote, tmp_path, strategy, kinds
+):
+    place, environments = by_horovod() if strategy == "horovod" else by_mwms()
+    logs = [tmp_path / f"rank-{rank}.log" for rank in (0, 1)]
+    pids = [
+        tensorflow_zygote.fork(
+            [MEETING, strategy, kind], env={**env, **QUIET}, cwd=tmp_path, log=log
+        )
+        for kind, env, log in zip(kinds, environments, logs, strict=True)
+    ]
+    assert tensorflow_zygote.wait(pids, RUN_S), [log.read_text() for log in logs]
+    place.close()
+    own, others = ("GPU" if kind == "cuda" else "CPU" for kind in reversed(kinds))
+    is_told = own != others
+    codes = [tensorflow_zygote.code(pid) for pid in pids]
+    assert codes == [0, int(is_told)], [log.read_text() for log in logs]
+    said = [line for line in logs[1].read_text().splitlines() if line.startswith("rank 1 ")]
+    hint = "--device cpu, or nodes whose GPUs all work"
+    wanted = f"rank 1 computes on the {own}, rank 0 on the {others} (hint: {hint})"
+    assert said == [wanted] * is_told
