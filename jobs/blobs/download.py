@@ -288,7 +288,8 @@ class Download:
             if error.code != "BlobNotFound":
                 raise
             message = f"the store has no `{file.name}`, which belongs to what is received"
-            raise EnvironmentFailure(message, hint="push it again") from None
+            hint = "of a dataset, `launch data rm` this version and push it again"
+            raise EnvironmentFailure(message, hint=hint) from None
 
 
 def _another(file: Incoming, how: str) -> EnvironmentFailure:

@@ -140,7 +140,18 @@ def forget_in_the_middle(store: FlakyStore, folder: Path, number: int, when: int
         return f"no clear failure at request {when}: {done.returncode}: {done.stderr[-300:]}"
     # What came after the kill may have been acknowledged and forgotten as well.
     store.succeed("push", str(folder / "from"), name)
-    store.succeed("pull", name, "--to", str(folder / "to"))
+    pull = ("pull", name, "--to", str(folder / "to"))
+    pulled = store.launch(*pull)
+    if pulled.returncode != 0:
+        # It forgot files that it had acknowledged, and kept the version that came after.
+        if (
+            pulled.returncode != 1
+            or "hint: of a dataset, `launch data rm` this version" not in pulled.stderr
+        ):
+            return f"no clear failure after a kill at request {when}: {pulled.stderr[-300:]}"
+        store.succeed("rm", f"{name}@1", "--yes")
+        store.succeed("push", str(folder / "from"), name)
+        store.succeed(*pull)
     if read_folder(folder / "to") != contents:
         return f"other content after a kill at request {when}"
     return None

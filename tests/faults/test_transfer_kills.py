@@ -147,7 +147,7 @@ class Campaign:
         self.content = seeds.content((self.num_blocks - 1) * BLOCK_BYTES + BLOCK_BYTES // 3)
         self.numbers = itertools.count()
         write_large(self.folder / "model" / "large", self.content, 1 << 40)
-        self.name = f"model-{self.folder.name}"
+        self.name = f"model-{self.folder.name}-{self.num_blocks}"
         started = time.monotonic()
         self.store.succeed("push", str(self.folder / "model"), self.name)
         self.typical_s = time.monotonic() - started

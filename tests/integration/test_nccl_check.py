@@ -63,9 +63,9 @@ class Ranks:
             while self._zygote.code(pid) is None:
                 with contextlib.suppress(ProcessLookupError):  # it ended just now
                     os.kill(pid, signal.SIGSTOP)
-                    time.sleep(0.09)
+                    time.sleep(0.27)
                     os.kill(pid, signal.SIGCONT)
-                time.sleep(0.01)
+                time.sleep(0.03)
 
         thread = threading.Thread(target=work)
         thread.start()
@@ -104,7 +104,7 @@ def test_two_ranks_print_a_table_and_leave_figures_and_a_picture(
 
 def test_throttled_node_is_named_and_fails_the_check(zygote: Zygote, tmp_path: Path) -> None:
     # A measurement lasts for several turns of the throttle.
-    ranks = Ranks(zygote, tmp_path, 3, repeats=60)
+    ranks = Ranks(zygote, tmp_path, 3, repeats=180)
     throttle = ranks.throttle(1, after=LAST_SIZE)
     codes = ranks.wait()
     throttle.join()
