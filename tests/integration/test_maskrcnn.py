@@ -33,7 +33,7 @@ TINY = (
     *("--regions-per-image", "4", "--image-size", "32", "--batch-per-rank", "1"),
 )
 RUN_TIMEOUT_S = 400
-NUM_LEARNING_STEPS = 40
+NUM_LEARNING_STEPS = 80
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +58,8 @@ def learnt(gangs, shapes) -> Trained:
         *("--data", str(shapes), "--strategy", "horovod", "--image-size", "96"),
         *("--max-steps", str(NUM_LEARNING_STEPS), "--warmup-steps", "12"),
         *("--lr", "0.03", "--schedule", "cosine", "--backbone-weights", "none"),
+        # With fewer it finds next to nothing in pictures of COCO's full size.
+        *("--regions-per-image", "32"),
     )
     handle = gangs.submit(
         ["python", "-m", MODULE, *SMALL, *arguments],
@@ -103,7 +105,7 @@ class TestLearning:
             for name in [*(f"ap{size}" for size in sizes), *(f"ar{size}" for size in recalls)]
         }
         for name in named:
-            assert learnt.curve("val", name) == [(NUM_LEARNING_STEPS, found[f"val_{name}"])]
+            assert learnt.curve("val", name)[-1] == (NUM_LEARNING_STEPS, found[f"val_{name}"])
 
     def test_a_picture_is_drawn_from_the_weights(self, learnt, zygote, shapes, tmp_path):
         picture = min((shapes / "val2017").iterdir())
