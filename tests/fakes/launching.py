@@ -113,7 +113,7 @@ class Launching:
         self.env_file = folder / "environment.json"
         made = make_environment(self.workspace, nodes=2, processes=4)
         free = msgspec.structs.replace(
-            made.clusters["cpu"], price_per_node_hour=0.0, cpus_per_node=1
+            made.clusters["cpu"], price_per_node_hour=0.0, cpus_per_node=4
         )
         self.write_environment(msgspec.structs.replace(made, clusters={"cpu": free}))
         self._capsys = capsys

@@ -217,6 +217,7 @@ def steps(task: Task[Any, Any], seen: Waits, device: torch.device) -> dict[str, 
     with torch.device(device):
         network = task.build()
     training = Training(task, network)
+    training._begin(Position())
     guard = Guard(task.ranks, device, training.keeper, on_loss=lambda *_: None, hint="")
     training._model.train()
     seen.learning = [each for each in training._model.parameters() if each.requires_grad]

@@ -104,7 +104,12 @@ def test_a_command_runs_in_a_ranks_folder_with_its_variables(
     assert SECRET not in typed.stdout + typed.stderr
 
 
-def test_what_cannot_be_entered_is_refused(gangs: Gangs, handle: RunHandle) -> None:
+def test_what_cannot_be_entered_is_refused(
+    gangs: Gangs, handle: RunHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # This process stays where it is, and as urgent, though it tries to become the program.
+    monkeypatch.setattr("os.chdir", lambda _folder: None)
+    monkeypatch.setattr("os.nice", lambda _more: 0)
     none = launch(gangs, "exec", "--rank", "5", handle.id, "--", "true")
     assert (none.returncode, none.stdout) == (3, "")
     assert none.stderr.startswith(f"error: run {handle.id} has no rank 5\n")
