@@ -19,6 +19,7 @@ from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 from torch import Tensor, nn
 
+from trainer.common.sharding import batches_in_order, shard
 from trainer.data.pictures.coco import CocoPicture, CocoSplit
 from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.data.pictures.header import CorruptPicture
@@ -86,8 +87,7 @@ def evaluate(
     results: list[dict[str, Any]] = []
     said_s = time.monotonic()
     # Of each turn this rank has one picture, or none at the end.
-    starts = range(0, num_pictures, world.size)
-    own = [[start + world.rank][: start + world.rank < num_pictures] for start in starts]
+    own = [shard(list(turn), world) for turn in batches_in_order(num_pictures, world.size)]
     reads = (
         [functools.partial(_read_whole, split.pictures[place], corrupt) for place in mine]
         for mine in own

@@ -28,7 +28,7 @@ from trainer.common.errors import TrainingError
 from trainer.common.metrics import MainFigure
 from trainer.common.options import MAY_CHANGE, parse_options
 from trainer.common.position import Position
-from trainer.common.sharding import shard, shuffled_batches
+from trainer.common.sharding import batches_in_order, shard, shuffled_batches
 from trainer.data.pictures.idx import read_idx
 from trainer.data.pictures.predicted import Files, Row, tell_classes, whole_pictures
 from trainer.data.synthesize.digits import make_default_digits
@@ -176,8 +176,7 @@ class Digits(Task[Options, tuple[Tensor, Tensor]]):
         # Losses, right ones, in the top 5.
         totals = torch.zeros(3, dtype=torch.float64, device=self.device)
         num_images = len(self.testing.labels)
-        starts = range(0, num_images, EVALUATION_BATCH)
-        batches = (range(start, min(start + EVALUATION_BATCH, num_images)) for start in starts)
+        batches = batches_in_order(num_images, EVALUATION_BATCH)
         mine = (shard(list(batch), self.ranks.world) for batch in batches)
         for images, labels in self.testing.batches(mine):
             with autocast(self.options.precision, self.device):
