@@ -171,7 +171,7 @@ class Storage(pulumi.ComponentResource):
         self.register_outputs({"account": args.account_name})
 
     def container_scope(self, container: str) -> Scope:
-        """The scope of roles on one container."""
+        """Give the scope of roles on one container."""
         inside = f"{self.account_id}/blobServices/default/containers/{container}"
         return Scope(id=inside, resource=self.containers[container])
 

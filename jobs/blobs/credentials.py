@@ -69,7 +69,7 @@ class Tokens:
             return self._found
 
     def header(self, scope: str) -> str:
-        """The Authorization header.
+        """Give the Authorization header.
 
         Raises EnvironmentFailure where nobody is logged in, Unreached where that cannot be told.
         """

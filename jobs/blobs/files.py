@@ -86,7 +86,7 @@ class Digest(Protocol):
         ...
 
     def hexdigest(self) -> str:
-        """Give it in hex."""
+        """Give the digest in hex."""
         ...
 
 
@@ -127,7 +127,7 @@ class Tally:
         self._found = 0
 
     def add(self, files: int, count: int) -> None:
-        """Count."""
+        """Count files and bytes that were moved."""
         self._files += files
         self._bytes += count
 

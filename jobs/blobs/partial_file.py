@@ -75,7 +75,7 @@ class PartialFile:
         return journal
 
     def finished_blocks(self) -> set[int]:
-        """Which blocks an earlier try has written."""
+        """List the blocks that an earlier try has written."""
         size = os.fstat(self._descriptor).st_size
         # A line that a kill cut short lacks its end, and counts for nothing.
         lines = set(read_at(self._journal, _LONGEST_JOURNAL, 0).split(b"\n")[:-1])
@@ -94,7 +94,7 @@ class PartialFile:
             raise self._failure(error) from None
 
     def forget(self) -> None:
-        """Begin again."""
+        """Forget what the journal says was written."""
         os.ftruncate(self._journal, 0)
 
     def write(self, chunk: memoryview, offset: int) -> None:
@@ -130,7 +130,7 @@ class PartialFile:
         self.close()
 
     def discard(self) -> None:
-        """Take it away: a small file is received whole by a later try, another version not at all."""
+        """Remove the file: a small one is received whole by a later try, another version not at all."""
         if sys.platform == "win32":
             self.close()
         with suppress(OSError):

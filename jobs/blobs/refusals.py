@@ -25,7 +25,7 @@ def behind_firewall(place: str) -> str:
 def explain_store(
     error: StoreError, where: str, *, role: str, check: str, is_local: bool = False
 ) -> EnvironmentFailure:
-    """`where` is the store's address; `role` mends a refusal, `check` looks into the rest."""
+    """Explain an answer of the store at `where`; `role` mends a refusal, `check` looks into the rest."""
     if error.code == "AuthorizationFailure" and not is_local:
         # A local store has no firewall, and says the same of a bad signature.
         return EnvironmentFailure(behind_firewall(where), hint=FIREWALL_HINT)

@@ -74,7 +74,7 @@ class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     datastores: dict[str, str] = {}
 
     def datastore(self, container: str) -> str:
-        """Azure ML's name of a container: no name there has a dash."""
+        """Give Azure ML's name of a container: no name there has a dash."""
         return self.datastores.get(container, container.replace("-", "_"))
 
 

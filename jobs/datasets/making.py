@@ -56,12 +56,12 @@ class Counts:
         self.files_copied = self.bytes_copied = 0
 
     def copied(self, files: int, num_bytes: int) -> None:
-        """Count."""
+        """Count files and bytes that the store copied."""
         self.files_copied += files
         self.bytes_copied += num_bytes
 
     def pushed(self, dataset: DatasetRecord, *, is_new: bool) -> Pushed:
-        """Sum it up."""
+        """Sum the push up as its result."""
         return Pushed(
             dataset=dataset,
             already=not is_new,

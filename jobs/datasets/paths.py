@@ -89,7 +89,7 @@ class Inside:
 
 
 def case_clash(paths: Iterator[str]) -> tuple[str, str] | None:
-    """Two paths, of those given in order, that one file stands for on a disk that folds case."""
+    """Find two paths, of those given in order, that one file stands for on a disk that folds case."""
     # The names in the folder that is being walked and in those above it.
     folders: list[tuple[str, dict[str, str]]] = [("", {})]
     for path in paths:

@@ -43,7 +43,7 @@ class CopiedFrom(Struct, frozen=True, kw_only=True):
     version: Positive
 
     def text(self, name: str) -> str:
-        """Word it."""
+        """Write the source as NAME@VERSION of its stack."""
         return f"{name}@{self.version} of {self.stack} ({self.store})"
 
 

@@ -75,7 +75,7 @@ class Runs(Protocol):
         ...
 
     def list(self, limit: int | None = 20, selection: Selection | None = None) -> list[RunStatus]:
-        """Status of the newest `limit` runs (all when None) of a selection, newest first."""
+        """Read the status of the newest `limit` runs (all when None) of a selection, newest first."""
         ...
 
     def find(self, name: str) -> RunHandle:

@@ -64,7 +64,7 @@ def farther(row: Row, rows: list[Row]) -> float:
 
 
 def has_own(row: Row, calibration: Calibration) -> bool:
-    """Whether a row of its own series tells of exchanges of its kind."""
+    """Tell whether a row of its own series tells of exchanges of its kind."""
     return any(each.series == row.series and _is_alike(each, row) for each in calibration.rows)
 
 

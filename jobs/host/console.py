@@ -222,7 +222,7 @@ def shortened(text: str, width: int) -> str:
 
 
 def fields(pairs: Sequence[tuple[str, str]]) -> str:
-    """Names and values under each other, values aligned."""
+    """Write names and values under each other, values aligned."""
     width = max((len(name) for name, _ in pairs), default=0)
     return "\n".join(f"{name.ljust(width)}  {value}".rstrip() for name, value in pairs)
 

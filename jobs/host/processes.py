@@ -125,12 +125,12 @@ def supervisors_of(run_dir: Path) -> list[Process]:
 
 
 def remains(run_dir: Path) -> list[Process]:
-    """Living processes of a run that were found without its folder's help."""
+    """Find living processes of a run that were found without its folder's help."""
     return supervisors_of(run_dir) or leftovers(None, run_dir)
 
 
 def leftovers(root: Process | None, run_dir: Path, spare: Collection[int] = ()) -> list[Process]:
-    """Living processes of a run: below `root`, or bearing the run's mark wherever they are.
+    """Find living processes of a run: below `root`, or bearing the run's mark wherever they are.
 
     Without a root, or where it is gone, only the mark counts. Never the caller itself.
     """

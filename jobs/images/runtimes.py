@@ -51,7 +51,7 @@ class ImageState(TypedDict):
 
 
 def list_images(project: Path) -> list[str]:
-    """Names of the images that this project can realise."""
+    """List the images that this project can realise."""
     return sorted(
         lock.parent.name
         for lock in project.glob("images/*/requirements.in")
@@ -105,7 +105,7 @@ def read_pins(image: str, project: Path) -> dict[str, str]:
 
 
 def pinned(lock: str) -> dict[str, str]:
-    """Names and versions of a requirements file's pins."""
+    """Read names and versions of a requirements file's pins."""
     return dict(re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", lock, flags=re.MULTILINE))
 
 
@@ -203,7 +203,7 @@ def build_runtime(image: str, project: Path, *, report: Report) -> Path:
 
 
 def require_python(image: str) -> None:
-    """Raises EnvironmentFailure where the image's packages have no wheels for this Python."""
+    """Raise EnvironmentFailure where the image's packages have no wheels for this Python."""
     newest = NEWEST_PYTHON.get(image)
     if newest is None or sys.version_info[:2] <= newest:
         return
@@ -285,7 +285,7 @@ def ensure_horovod(
 
 
 def require_compiler() -> None:
-    """Raises EnvironmentFailure with the missing tools, before minutes of compiling."""
+    """Raise EnvironmentFailure with the missing tools, before minutes of compiling."""
     programs = {"a C++ compiler": "c++", "make": "make"}
     missing = [what for what, program in programs.items() if shutil.which(program) is None]
     if not (Path(sysconfig.get_path("include")) / "Python.h").exists():

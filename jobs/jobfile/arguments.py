@@ -11,7 +11,7 @@ _NEGATIVE_NUMBER = re.compile(r"-(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
 
 
 def to_argv(args: Mapping[str, Argument] | Sequence[int | float | str]) -> tuple[str, ...]:
-    """`{epochs: 3, amp: true, size: [8, 16]}` becomes `--epochs 3 --amp --size 8 16`.
+    """Turn `{epochs: 3, amp: true, size: [8, 16]}` into `--epochs 3 --amp --size 8 16`.
 
     Words in a list stay as they are. What is false, null or an empty list is left out. A value that
     begins with a dash and is no number is joined to its key, so that no parser takes it for an option.

@@ -143,7 +143,7 @@ def process_slots(cluster: Cluster) -> int:
 
 
 def size_on(job: JobFile, cluster: Cluster) -> tuple[int, int]:
-    """Nodes, and ranks on each."""
+    """Give the number of nodes, and of ranks on each."""
     nodes = cluster.max_nodes if job.nodes == "max" else job.nodes
     per_node = job.processes_per_node
     if per_node == "gpu":
@@ -172,7 +172,7 @@ def command_of(job: JobFile, code: CodeLocation | None) -> tuple[str, ...]:
 
 
 def hang_s(limits: JobLimits) -> float | None:
-    """Seconds without a sign of life that count as a hang; None where nobody is to look."""
+    """Give the seconds without a sign of life that count as a hang; None where nobody is to look."""
     return None if limits.hang == "off" else parse_duration(limits.hang)
 
 

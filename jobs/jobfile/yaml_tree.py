@@ -120,7 +120,7 @@ def with_override(root: Node, path: Sequence[str], value: Node) -> Node:
 
 
 def located(value: Any, where: str) -> Node:
-    """Plain data as a tree that stands at one place."""
+    """Make of plain data a tree that stands at one place."""
     if isinstance(value, dict):
         pairs = cast("dict[str, Any]", value)
         return Node(

@@ -24,7 +24,7 @@ def find_secrets(
     folders: Sequence[Path],
     variables: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Values by variable name, for what the job declares under `secrets`.
+    """Find the values by variable name, for what the job declares under `secrets`.
 
     The first of `folders` that has a `.secrets.env` gives the file. Raises one LaunchError that
     names every secret without a value.

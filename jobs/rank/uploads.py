@@ -43,7 +43,7 @@ class State(NamedTuple):
 
     @classmethod
     def of(cls, path: str) -> State:
-        """Raises OSError where there is none."""
+        """Read the state of a file; raises OSError where there is none."""
         found = os.stat(path)
         return cls(found.st_ino, found.st_mtime_ns, found.st_size)
 

@@ -125,7 +125,7 @@ def _legend(reports: Sequence[RunReport]) -> list[Line2D]:
 
 
 def headings(reports: Sequence[RunReport]) -> tuple[str, str]:
-    """Title and subtitle of the picture."""
+    """Write title and subtitle of the picture."""
     if len(reports) > 1:
         names = ", ".join(dict.fromkeys(report.status.name for report in reports))
         words = {"-": "solid", "--": "dashed", "-.": "dash-dotted", ":": "dotted"}

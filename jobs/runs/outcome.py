@@ -153,7 +153,7 @@ def _commands(branches: Sequence[tuple[str, Sequence[str]]], stack: Sequence[str
 
 
 def run_time_s(status: RunStatus) -> float | None:
-    """Seconds from start to end; None for a run that did not start or has not ended."""
+    """Count the seconds from start to end; None for a run that did not start or has not ended."""
     if status.started is None or status.ended is None:
         return None
     return (parse_time(status.ended) - parse_time(status.started)).total_seconds()

@@ -47,7 +47,7 @@ class Pace(Struct, frozen=True, kw_only=True):
     redone_s: float = 0.0
 
     def left_s(self, done: float, total: float) -> float:
-        """Seconds from `done` to `total`, pauses included."""
+        """Forecast the seconds from `done` to `total`, pauses included."""
         num_pauses = 0
         if self.pause_every is not None:
             # The pause that is due at the very end counts.

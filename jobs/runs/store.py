@@ -67,7 +67,7 @@ class RunStore:
     # --- reading ---------------------------------------------------------------------------
 
     def names(self) -> list[str]:
-        """Ids of all runs, newest first; a claimed folder that is no run yet is among them."""
+        """List the ids of all runs, newest first; a claimed folder that is no run yet is among them."""
         try:
             names = os.listdir(self.runs)  # noqa: PTH208 (10,000 names: strings, not Paths)
         except FileNotFoundError:
@@ -77,7 +77,7 @@ class RunStore:
         return sorted(filter(RUN_ID.fullmatch, names), reverse=True)
 
     def list(self, limit: int | None = 20, selection: Selection | None = None) -> list[RunStatus]:
-        """Status of the newest `limit` runs (all when None), newest first; a damaged one is told."""
+        """Read the status of the newest `limit` runs (all when None), newest first; a damaged one is told."""
         found: list[RunStatus] = []
         damaged: list[LaunchError] = []
         for name in self.names():

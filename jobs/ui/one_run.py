@@ -27,7 +27,7 @@ FILE_POLICY = "sandbox; default-src 'none'; img-src 'self' data:; style-src 'uns
 
 
 def is_on(run: Mapping[str, Any]) -> bool:
-    """Whether a run is not over."""
+    """Tell whether a run is not over."""
     return not RunState(run["state"]).is_terminal()
 
 

@@ -45,7 +45,7 @@ class Pages:
         self._doings = doings
 
     def runs(self, request: Request) -> Response:
-        """Runs of all environments, or of one: filtered, sorted, a page of them."""
+        """Show the runs of all environments, or of one: filtered, sorted, a page of them."""
         asked = request.query_params
         number = max(_whole(asked.get("page"), 1), 1)
         filters = [
@@ -74,7 +74,7 @@ class Pages:
         )
 
     def run(self, request: Request) -> Response:
-        """One run: state, reason, figures, curves, lines, checkpoints, outputs, what it was made of."""
+        """Show a run: state, reason, figures, curves, lines, checkpoints, outputs, what it was made of."""
         place, run = _run_of(request)
         told = self._reading.ask(place, "show", of=[run])
         address = _address(place, told["id"])
@@ -100,12 +100,12 @@ class Pages:
         )
 
     def now(self, request: Request) -> Response:
-        """The state of a run as its page shows it, to be put in place of the old one."""
+        """Show the state of a run as its page shows it, to be put in place of the old one."""
         place, run = _run_of(request)
         return render("now.html", **_shown(place, self._reading.ask(place, "show", of=[run])))
 
     def curves(self, request: Request) -> Response:
-        """The curves of a run, as JSON that the charts draw."""
+        """Send the curves of a run, as JSON that the charts draw."""
         place, run = _run_of(request)
         return self._charts(request, [(run, self._folder(place, run))])
 
@@ -121,7 +121,7 @@ class Pages:
         return Path(handle.run_dir)
 
     def diff(self, request: Request) -> Response:
-        """How a run differs from another."""
+        """Show how a run differs from another."""
         place, run = _run_of(request)
         other = request.query_params.get("with", "").strip()
         with read_by(read_all_curves):  # nothing here reads on, as the charts do
@@ -132,7 +132,7 @@ class Pages:
         )
 
     def compare(self, request: Request) -> Response:
-        """Several runs of one environment: final figures, curves over each other."""
+        """Show several runs of one environment: final figures, curves over each other."""
         by_place = self._compared(request)
         told = [
             {**each, "place": place}
@@ -148,7 +148,7 @@ class Pages:
         )
 
     def compared_curves(self, request: Request) -> Response:
-        """The curves of several runs, as JSON."""
+        """Send the curves of several runs, as JSON."""
         found = [
             (run, self._folder(place, run))
             for place, runs in self._compared(request).items()
@@ -167,19 +167,19 @@ class Pages:
         return by_place
 
     def output(self, request: Request) -> Response:
-        """A file that a run wrote: a picture is shown, anything else is downloaded."""
+        """Send a file that a run wrote: a picture is shown, anything else is downloaded."""
         place, run = _run_of(request)
         _, handle = live.open_run_at(self._reading, place, run)
         return one_run.file_of(handle, one_run.name_in(request.scope["raw_path"]))
 
     def jobs(self, request: Request) -> Response:
-        """Jobs of the catalog, and a form that starts one of them, or a job file."""
+        """Show the jobs of the catalog, and a form that starts one of them, or a job file."""
         place = request.query_params.get("place") or next(iter(self._reading.places()), "")
         told = caught(place, lambda: self._reading.ask(place, "jobs") if place else [])
         return render("jobs.html", told=told, place=place, places=self._reading.places())
 
     def datasets(self, _: Request) -> Response:
-        """Datasets and models with their versions."""
+        """Show datasets and models with their versions."""
         found = [("data", self._reading.ask_each("data", "ls"))]
         found.append(("model", self._reading.ask_each("model", "ls")))
         sections = [
@@ -192,7 +192,7 @@ class Pages:
         return render("datasets.html", sections=sections, errors=errors)
 
     def data(self, request: Request) -> Response:
-        """A version of a dataset: size, largest folders; how another one differs, where that was asked."""
+        """Show a version of a dataset: size, largest folders; where asked, how another one differs."""
         place, ref = request.path_params["place"], request.path_params["ref"]
         told = self._reading.ask(place, "data", "show", of=[ref])
         other = request.query_params.get("with", "").strip()
@@ -211,14 +211,14 @@ class Pages:
         )
 
     def model(self, request: Request) -> Response:
-        """A version of a model: size, the run that wrote it."""
+        """Show a version of a model: size, the run that wrote it."""
         place, ref = request.path_params["place"], request.path_params["ref"]
         told = self._reading.ask(place, "model", "show", of=[ref])
         shown = [tables.facts("Version", told)]
         return render("version.html", name=ref, other="", can_differ=False, tables=shown)
 
     def clusters(self, _: Request) -> Response:
-        """Clusters: nodes by state, cost now, and what can be done with them."""
+        """Show clusters: nodes by state, cost now, and what can be done with them."""
         told = self._reading.each(["clusters"], self._clusters_of)
         shown = [each for each in told if not each.error]
         return render("clusters.html", told=shown, errors=alike(told))
@@ -237,13 +237,13 @@ class Pages:
         return {"table": tables.live_clusters(place, live), "live": done}
 
     def environments(self, _: Request) -> Response:
-        """The stacks of the project, up or not."""
+        """Show the stacks of the project, up or not."""
         return render(
             "environments.html", stacks=self._reading.stacks(), places=self._reading.places()
         )
 
     def environment(self, request: Request) -> Response:
-        """One environment; and what `up` would change, where that was asked."""
+        """Show an environment; and what `up` would change, where that was asked."""
         place = request.path_params["place"]
         shown = caught(place, lambda: self._reading.ask(place, "env", "show"))
         is_asked = "changes" in request.query_params
@@ -253,7 +253,7 @@ class Pages:
         return render("environment.html", place=place, shown=shown, changes=changes, make=tables)
 
     def doctor(self, _: Request) -> Response:
-        """What this machine has, and what is missing; of the machine alone where nothing is up."""
+        """Show what this machine has, and what is missing; of the machine alone where nothing is up."""
         unknown = self._reading.unknown()
         up = [each for each in self._reading.places() if each not in unknown]
         # It takes seconds, and is what the page is for: it is waited for.
@@ -265,7 +265,7 @@ class Pages:
         return render("doctor.html", tables=shown, errors=alike(told))
 
     def ask(self, request: Request) -> Response:
-        """An action, before it is done: the command line, its plan, and what may be changed of it."""
+        """Show an action, before it is done: the command line, its plan, and what may be changed of it."""
         action = actions.asked_of(request.query_params)
         line = actions.line_of(action, self._reading)
         return render(
@@ -277,14 +277,14 @@ class Pages:
         )
 
     def act(self, form: ImmutableMultiDict[str, Any]) -> Response:
-        """Do it, and lead to what came of it."""
+        """Do an action, and lead to what came of it."""
         action = actions.asked_of(form)
         line = actions.line_of(action, self._reading)
         doing = self._doings.begin(action.place, line.words(), lambda: actions.do(line))
         return RedirectResponse(f"/done/{doing.number}", HTTPStatus.SEE_OTHER)
 
     def done(self, request: Request) -> Response:
-        """What came of an action, or that it goes on; a run that was started is shown itself."""
+        """Show what came of an action, or that it goes on; a run that was started is shown itself."""
         doing = self._doings.find(_whole(request.path_params["number"], 0))
         is_over = doing.is_over.is_set()
         if doing.error is not None:
@@ -296,7 +296,7 @@ class Pages:
         return render("done.html", doing=doing, is_over=is_over)
 
     def colours(self, _: Request) -> Response:
-        """The colours of lines and ranks, for light and dark: those of `launch report`."""
+        """Send the colours of lines and ranks, for light and dark: those of `launch report`."""
         light, dark = (
             " ".join(f"--series-{number}: {each};" for number, each in enumerate(colours))
             for colours in (COLOURS, COLOURS_ON_DARK)

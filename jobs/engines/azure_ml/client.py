@@ -103,7 +103,7 @@ class ArmClient:
         return self.send("PATCH", path, body, **how)
 
     def post(self, path: str, body: Any = None, **how: Any) -> Reply:
-        """Have something done; see `send` for the keywords."""
+        """Ask for an action; see `send` for the keywords."""
         return self.send("POST", path, body, **how)
 
     def delete(self, path: str, **how: Any) -> Reply:

@@ -50,12 +50,12 @@ def write_intent(run_dir: Path, intent: Intent) -> None:
 
 
 def mark_submitted(run_dir: Path) -> None:
-    """Azure ML has the job."""
+    """Note that Azure ML has the job."""
     _rename(run_dir, SUBMITTED)
 
 
 def give_up(run_dir: Path) -> None:
-    """Azure ML never got the job, and will not get it from us."""
+    """Note that Azure ML never got the job, and will not get it from us."""
     _rename(run_dir, GIVEN_UP)
 
 

@@ -93,7 +93,7 @@ class Reading:
         self.offset, self.tail, self.rest = 0, b"", b""
 
     def go_on(self, offset: int, tail: bytes, rest: bytes, ts: str) -> None:
-        """Begin where another one was."""
+        """Go on from where another reader was."""
         self.offset, self.tail, self.rest, self.ts = offset, tail, rest, ts
 
     def take(self, content: bytes, now: str) -> list[LogLine] | None:
@@ -149,7 +149,7 @@ class Reading:
 
 
 def split_line(line: bytes) -> tuple[str, str]:
-    """Time and text. Lines without a time are Azure ML's own, or mpirun's."""
+    """Split a line into time and text. Lines without a time are Azure ML's own, or mpirun's."""
     ts = ""
     if _STAMP.match(line):
         ts, line = line[:27].decode("ascii"), line[28:]
@@ -196,7 +196,7 @@ class Readings:
                 self._files[name] = reading
 
     def due(self, most: int) -> list[Reading]:
-        """Up to `most` files to read now: those first that have waited longest."""
+        """Choose up to `most` files to read now: those first that have waited longest."""
         news = [each for each in self._files.values() if each.has_news]
         return sorted(news, key=lambda each: (each.read_at_s, *_order(each)))[:most]
 
@@ -222,5 +222,5 @@ def _order(reading: Reading) -> tuple[int, float, str]:
 
 
 def merged(lines: Iterable[LogLine]) -> list[LogLine]:
-    """Lines by time, each rank's in the order it wrote them."""
+    """Sort lines by time, each rank's in the order it wrote them."""
     return sorted(lines, key=lambda line: (line.ts, line.rank))

@@ -98,7 +98,7 @@ def explain(
 
 
 def unreachable(error: Exception, *, environment: Environment, host: str) -> CloudRefusal:
-    """No answer came."""
+    """Make the error of a host that gave no answer."""
     lines = str(error).splitlines() or [type(error).__name__]
     message = f"{host} cannot be reached: {lines[0][:_LONGEST_TEXT]}"
     hint = f"launch env check -s {environment.stack}"

@@ -123,7 +123,7 @@ class CloudRuns:
         return self.local.names()
 
     def list(self, limit: int | None = 20, selection: Selection | None = None) -> list[RunStatus]:
-        """Status of the newest `limit` runs (all when None) of a selection, newest first."""
+        """Read the status of the newest `limit` runs (all when None) of a selection, newest first."""
         from jobs.engines.azure_ml.submission import settle_intents
 
         settle_intents(self.environment, lambda run: self.details(run, 1) is not None)

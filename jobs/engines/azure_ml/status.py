@@ -113,7 +113,7 @@ class StatusReader:
         return look
 
     def expect(self, handle: RunHandle, before: Sequence[Attempt] = ()) -> None:
-        """Take it that the run waits: it was just submitted, and a silent Azure is waited for.
+        """Let the run wait: it was just submitted, and a silent Azure is waited for.
 
         Behind attempts `before` it may still be on its way, and is not looked for at once.
         """

@@ -57,11 +57,11 @@ class Session:
         return self._ask("details", what=f"asking for the state of {run_id}", run_id=run_id)
 
     def cancel(self, run_id: str) -> None:
-        """Have it ended; silent where it is over or not there."""
+        """Cancel a run; silent where it is over or not there."""
         self._ask("cancel", what=f"cancelling {run_id}", run_id=run_id)
 
     def list(self, run_id: str, folder: str) -> list[tuple[str, int]]:
-        """Names and sizes of a run's logs below a folder."""
+        """List names and sizes of a run's logs below a folder."""
         what = f"listing the logs of {run_id}"
         found = self._ask("list", what=what, run_id=run_id, folder=folder)
         return [(name, size) for name, size in found]

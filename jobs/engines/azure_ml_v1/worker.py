@@ -113,7 +113,7 @@ class Worker:
         return {name: details.get(name) for name in wanted}
 
     def do_list(self, run_id: str, folder: str) -> list[list[Any]]:
-        """Names and sizes of the logs below a folder."""
+        """List names and sizes of the logs below a folder."""
         self.do_details(run_id)
         names = sorted(
             name for run, name in self._addresses if run == run_id and name.startswith(folder)
@@ -123,7 +123,7 @@ class Worker:
         return [[name, size] for name, size in found if size is not None]
 
     def do_read(self, run_id: str, ranges: list[list[Any]]) -> list[str]:
-        """Bytes of logs, from, up to but without; nothing where a log or a range is not there."""
+        """Read ranges of logs, the end not among them; nothing where a log or a range is not there."""
         return list(self._pool.map(partial(self._read, run_id), ranges))
 
     def do_cancel(self, run_id: str) -> None:

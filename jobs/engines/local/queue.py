@@ -58,7 +58,7 @@ class Slots:
     """The queue and the claims of one cluster."""
 
     def __init__(self, workspace: Path, compute: str) -> None:
-        """Raises LaunchError for a `compute`, which a run's record names, that is no plain name."""
+        """Name a cluster's queue; raises LaunchError for a `compute` of a run's record that is no plain name."""
         if not re.fullmatch(r"\w[\w.-]*", compute):
             message = f"invalid cluster name `{compute:.40}`"
             raise LaunchError(message, hint="launch env show")
