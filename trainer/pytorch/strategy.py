@@ -212,7 +212,7 @@ class Horovod:
         self._hvd = hvd
         is_gpu = torch.tensor(int(device.type == "cuda"), dtype=torch.uint8)
         is_gpu_0 = hvd.broadcast(is_gpu, root_rank=0, name="device").item()
-        require_one_kind(device.type, "cuda" if is_gpu_0 else "cpu", world.rank)
+        require_one_kind(world.rank, is_gpu=device.type == "cuda", is_gpu_0=bool(is_gpu_0))
 
     def wrap(
         self, model: nn.Module, optimizer: Optimizer, *, num_backwards: int = 1
@@ -281,7 +281,7 @@ class Ddp:
         try:
             store = meet(world)
             # Before the first collective: over two backends it would never end.
-            agree_on_devices(store, device, world)
+            agree_on_devices(store, device, world, backend=backend)
             distributed.init_process_group(
                 backend,
                 store=store,
@@ -291,6 +291,9 @@ class Ddp:
                 # NCCL would guess the GPU from the rank, which is wrong on the second node.
                 device_id=device if backend == "nccl" else None,
             )
+        except distributed.DistBackendError as error:
+            message = f"rank {world.rank} met the others, but {backend} failed: {str(error).splitlines()[-1]}"
+            raise TrainingError(message, hint="NCCL_DEBUG=INFO in `env:` tells more") from None
         except distributed.DistError as error:
             message = f"rank {world.rank} did not meet the others: {str(error).splitlines()[0]}"
             hint = "all ranks need the same meeting place, and a world size that is their number"

@@ -168,7 +168,7 @@ class Horovod:
         with tf.device("/CPU:0"):
             is_gpu = tf.constant(int(device == "cuda"), tf.uint8)
             is_gpu_0 = hvd.broadcast(is_gpu, root_rank=0, name="device").numpy()
-        require_one_kind(device, "cuda" if is_gpu_0 else "cpu", world.rank)
+        require_one_kind(world.rank, is_gpu=device == "cuda", is_gpu_0=bool(is_gpu_0))
 
     def broadcast(self, variables: Sequence[tf.Variable]) -> None:
         """Broadcast one by one: names are those of the variables' places."""
@@ -232,7 +232,7 @@ class MultiWorkerMirrored:
                 final_op="Id",
                 communication_hint="ring",
             ).numpy()
-        require_one_kind(device, "cuda" if is_gpu_0 else "cpu", world.rank)
+        require_one_kind(world.rank, is_gpu=device == "cuda", is_gpu_0=bool(is_gpu_0))
 
     def broadcast(self, variables: Sequence[tf.Variable]) -> None:
         """Add up rank 0's values and the others' zeros."""
