@@ -51,4 +51,9 @@ def test_the_largest_batch_that_fits_is_searched_by_steps(found, framework):
             "error: the GPU's memory does not hold a step of --batch-per-rank 6 "
             "(hint: --find-batch tells the largest --batch-per-rank that fits)",
         ],
+        "predict": [
+            1,
+            "error: the GPU's memory does not hold the network and the files that it predicts at once "
+            "(hint: `nvidia-smi` tells whether another process has memory of this GPU)",
+        ],
     }

@@ -25,6 +25,9 @@ _INSTRUCTIONS = {
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 # The same, where it was Trainyard's supervisor that set it, for all ranks of a node alike.
 OF_NODE = "TRAINYARD_NODE_GPUS"
+# Where it is not the batch that a GPU's memory does not hold.
+PREDICTED = "the network and the files that it predicts at once"
+OTHERS_HINT = "`nvidia-smi` tells whether another process has memory of this GPU"
 NONE_VISIBLE = ("", "-1", "none", "NoDevFiles")
 
 

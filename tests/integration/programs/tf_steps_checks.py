@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 import trainer.tf.find_batch
+import trainer.tf.loop
 import trainer.tf.resnet50
 import trainer.tf.steps
 import trainer.tfkeras.model
@@ -97,6 +98,9 @@ def searched(framework: str) -> object:
         found["search"] = call(framework, "--find-batch", "--output-dir", "search")
         found["tried"] = [*tried]
         found["train"] = call(framework, "--batch-per-rank", "6", "--output-dir", "train")
+    full = tf.errors.ResourceExhaustedError(None, None, "OOM")
+    with mock.patch.object(trainer.tf.loop, "predict", side_effect=full):
+        found["predict"] = call(framework, "--predict", ".", "--model", "search/summary.json")
     found["summary"] = json.loads(Path("search/summary.json").read_text())
     return found
 
