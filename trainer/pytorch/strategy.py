@@ -20,6 +20,7 @@ from trainer.common.accelerators import (
     require_one_kind,
 )
 from trainer.common.errors import TrainingError
+from trainer.common.memory import keep_freed_memory
 from trainer.common.program import RanksOf
 from trainer.common.training_options import DeviceName
 from trainer.common.world import FROM_ENVIRONMENT, World
@@ -104,19 +105,19 @@ def make_strategy(name: StrategyName | None, world: World) -> Strategy:
 
 
 def pick_device(name: DeviceName, world: World) -> torch.device:
-    """Give this rank its GPU by LOCAL_RANK, or the CPU where there is none.
+    """Give this rank its GPU by LOCAL_RANK, or the CPU where there is none, and what is freed kept.
 
     Raises TrainingError for a GPU that is there and cannot be used, or would be another rank's, too.
     """
+    if name != "cpu" and not torch.cuda.is_available():
+        refuse_unusable("PyTorch", why_no_cuda(), os.environ, num_gpus=count_gpus())
+        if name == "cuda":
+            message = "--device cuda, but PyTorch sees no GPU here"
+            raise TrainingError(message, hint="--device cpu")
+        name = "cpu"
     if name == "cpu":
+        keep_freed_memory(os.environ)
         return torch.device("cpu")
-    num_gpus = count_gpus()
-    if not torch.cuda.is_available():
-        refuse_unusable("PyTorch", why_no_cuda(), os.environ, num_gpus=num_gpus)
-        if name == "auto":
-            return torch.device("cpu")
-        message = "--device cuda, but PyTorch sees no GPU here"
-        raise TrainingError(message, hint="--device cpu")
     number = place_on_gpu(world, os.environ, num_visible=torch.cuda.device_count())
     device = torch.device("cuda", number)
     torch.cuda.set_device(device)
