@@ -34,6 +34,10 @@ def test_so_many_steps_as_asked_are_profiled(found, framework):
     assert found["profiled"][framework] == "9 steps"
 
 
+def test_a_profiler_that_runs_already_is_told_and_ends_nothing(found):
+    assert set(found["unprofiled"].values()) == {"the profile could not be begun"}
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_the_largest_batch_that_fits_is_searched_by_steps(found, framework):
     searched = found["searched"][framework]

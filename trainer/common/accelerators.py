@@ -120,8 +120,10 @@ def require_devices(devices: Sequence[RankDevice], *, backend: str) -> None:
             continue
         who, where = f"ranks {firsts[gpu]} and {rank}", f"GPU {gpu} of {device.host}"
         if not is_told(device.environ, num_ranks=max(nums_here[gpu], device.local_size)):
-            hint = f"set {VISIBLE} to one GPU for each rank of a machine"
-            raise TrainingError(f"{who} would share {where}", hint=hint)
+            message = f"{who} would share {where}"
+            raise TrainingError(
+                message, hint=f"set {VISIBLE} to one GPU for each rank of a machine"
+            )
         if backend == "nccl":
             message = f"{who} share {where}, and NCCL takes one rank a GPU"
             raise TrainingError(message, hint="--dist-backend gloo, or a GPU for each rank")

@@ -22,6 +22,8 @@ import trainer.tf.resnet50
 import trainer.tf.steps
 import trainer.tfkeras.model
 from tests.integration.programs import tf_tiny
+from trainer.common.rundir import RunDir
+from trainer.tf.profiling import Profiler
 
 FRAMEWORKS = {"tf": trainer.tf.resnet50, "keras": trainer.tfkeras.model}
 SMALL = ("--data", "random", "--num-images", "12", "--batch-per-rank", "4", "--image-size", "32")
@@ -67,6 +69,18 @@ def profiled(framework: str) -> str:
     return Path(framework, "profile", "kernels.txt").read_text().splitlines()[0]
 
 
+def unprofiled(_framework: str) -> str:
+    """What is said of a profile while another one is being made."""
+    said = io.StringIO()
+    tf.profiler.experimental.start("another")
+    profiler = Profiler(RunDir.from_environment({}), device="cpu", num_steps=1, say=print)
+    profiler.plan(1)
+    with contextlib.redirect_stderr(said), profiler:
+        profiler.step()
+    tf.profiler.experimental.stop()
+    return said.getvalue().partition(": ")[2].partition(":")[0]
+
+
 def bounded(
     cross_entropy: Callable[..., tf.Tensor], tried: list[int]
 ) -> Callable[[tf.Tensor, tf.Tensor, float], tf.Tensor]:
@@ -107,6 +121,6 @@ def searched(framework: str) -> object:
 
 def main(_argv: Sequence[str] = ()) -> None:
     """Print what each found, of each framework."""
-    checks = (graphs, profiled, searched)
+    checks = (graphs, profiled, unprofiled, searched)
     found = {each.__name__: {name: each(name) for name in FRAMEWORKS} for each in checks}
     print(json.dumps(found))
