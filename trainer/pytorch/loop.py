@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from trainer.common.accelerators import warn_of_emulation
+from trainer.common.accelerators import OTHERS_HINT, PREDICTED, warn_of_emulation
 from trainer.common.errors import TrainingError
 from trainer.common.find_batch import found_batch, largest_batch
 from trainer.common.messages import warn
@@ -40,7 +40,6 @@ from trainer.pytorch.task import B, OptionsT, Part, Task
 from trainer.pytorch.transfer import copied_ahead
 
 BEGINNING = "the network and what it begins with"
-OTHERS_HINT = "`nvidia-smi` tells whether another process has memory of this GPU"
 
 
 def run(task: Task[OptionsT, B]) -> None:
@@ -52,7 +51,7 @@ def run(task: Task[OptionsT, B]) -> None:
     if options.predict is not None:
         files = find_files(options.predict, max_corrupt=options.max_corrupt)
         folder = ranks.run_dir.output("predictions")
-        with memory_told("the network and the files that it predicts at once", hint=OTHERS_HINT):
+        with memory_told(PREDICTED, hint=OTHERS_HINT):
             tell_rows(task.predict(files, folder), files, folder, say=task.say)
         return
     if options.find_batch:

@@ -139,6 +139,7 @@ def test_every_sample_falls_to_one_rank_once_wherever_training_goes_on(
     [
         (7, 1, "--batch-per-rank 4 on 2 ranks is a batch of 8, more than the 7 training pictures"),
         (1, 1, "--batch-per-rank 4 on 2 ranks is a batch of 8, more than the 1 training pictures"),
+        (2, 1, "--batch-per-rank 4 on 2 ranks is a batch of 8, more than the 2 training pictures"),
         (
             19,
             3,
@@ -168,6 +169,7 @@ def test_a_set_that_fills_no_batch_of_all_ranks_is_refused(num_train, accumulate
     hints = {
         7: "--batch-per-rank 3 or less",
         1: "more pictures, or fewer ranks",
+        2: "more pictures, or fewer ranks",
         19: "--batch-per-rank 3 or less",
         5: "a smaller --accumulate",
         3: "more pictures, or fewer ranks",
