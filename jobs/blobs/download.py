@@ -288,7 +288,7 @@ class Download:
             if error.code != "BlobNotFound":
                 raise
             message = f"the store has no `{file.name}`, which belongs to what is received"
-            hint = "of a dataset, `launch data rm` this version and push it again"
+            hint = "of a dataset, `launch data rm NAME@N`, then push it again"
             raise EnvironmentFailure(message, hint=hint) from None
 
 

@@ -46,7 +46,7 @@ def _core_notes(spec: JobSpec, cluster: Cluster) -> list[str]:
         return []
     return [
         f"the {spec.processes_per_node} processes on each node share {count_text(num_cores, 'core')}: "
-        "more nodes with fewer processes on each train faster"
+        "a smaller `processes_per_node` is likely to train faster"
     ]
 
 

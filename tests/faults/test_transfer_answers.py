@@ -146,7 +146,7 @@ def forget_in_the_middle(store: FlakyStore, folder: Path, number: int, when: int
         # It forgot files that it had acknowledged, and kept the version that came after.
         if (
             pulled.returncode != 1
-            or "hint: of a dataset, `launch data rm` this version" not in pulled.stderr
+            or "hint: of a dataset, `launch data rm NAME@N`" not in pulled.stderr
         ):
             return f"no clear failure after a kill at request {when}: {pulled.stderr[-300:]}"
         store.succeed("rm", f"{name}@1", "--yes")

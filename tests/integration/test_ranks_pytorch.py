@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import socket
 from pathlib import Path
 
 import numpy as np
@@ -157,36 +158,68 @@ class TestMeeting:
             zygote.fork([MEETING, kind, *url], env={**env, "RANK": rank}, cwd=tmp_path, log=log)
             for rank, kind, log in zip("01", ("cpu", "cuda"), logs, strict=True)
         ]
-        assert zygote.wait(pids[1:], RUN_S), [log.read_text() for log in logs]
-        assert zygote.code(pids[1]) == 1
-        said = logs[1].read_text().splitlines()[-1]
-        assert said.startswith("rank 1 computes on the GPU, rank 0 on the CPU (hint: ")
+        assert zygote.wait(pids, RUN_S), [log.read_text() for log in logs]
+        assert [zygote.code(pid) for pid in pids] == [1, 1]
+        said = "rank 1 computes on the GPU, rank 0 on the CPU (hint: "
+        assert [log.read_text().splitlines()[-1][: len(said)] for log in logs] == [said] * 2
 
     @pytest.mark.parametrize(
-        ("gpus", "environ", "num_refused"),
+        ("gpus", "backend", "environ", "refused"),
         [
-            (("a", "a"), {}, 1),
-            (("a", "a"), {"CUDA_VISIBLE_DEVICES": "0"}, 0),
-            (("a", "b"), {}, 0),
+            ("aa", "gloo", {}, "ranks 0 and 1 would share GPU a of "),
+            ("aa", "gloo", {"CUDA_VISIBLE_DEVICES": "0"}, None),
+            ("aa", "nccl", {"CUDA_VISIBLE_DEVICES": "0"}, "ranks 0 and 1 share GPU a of "),
+            ("ab", "gloo", {}, None),
         ],
     )
     def test_ranks_that_were_started_one_by_one_share_no_gpu_unless_told(
-        self, zygote, tmp_path, gpus, environ, num_refused
+        self, zygote, tmp_path, gpus, backend, environ, refused
     ):
         """Each is alone on its machine by its arguments, and takes the first GPU."""
         env = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", **environ}
         url = f"tcp://127.0.0.1:{free_port()}"
         logs = [tmp_path / f"rank-{rank}.log" for rank in (0, 1)]
-        argvs = [[MEETING, "cuda", url, str(rank), "2", gpu] for rank, gpu in enumerate(gpus)]
         pids = [
-            zygote.fork(argv, env=env, cwd=tmp_path, log=log)
-            for argv, log in zip(argvs, logs, strict=True)
+            zygote.fork(
+                [MEETING, "cuda", url, str(rank), "2", gpu, backend], env=env, cwd=tmp_path, log=log
+            )
+            for (rank, gpu), log in zip(enumerate(gpus), logs, strict=True)
         ]
-        # Where one is refused, rank 0 waits for it.
-        ended = pids[num_refused:]
-        assert zygote.wait(ended, RUN_S), [log.read_text() for log in logs]
+        assert zygote.wait(pids, RUN_S), [log.read_text() for log in logs]
         said = [line for log in logs for line in log.read_text().splitlines()]
-        hint = "set CUDA_VISIBLE_DEVICES to one GPU for each rank of a machine"
-        refused = f"rank 1 would share its GPU with another rank (hint: {hint})"
-        assert [line for line in said if line.startswith("rank ")] == [refused] * num_refused
-        assert [zygote.code(pid) for pid in ended] == ([1] if num_refused else [0, 0]), said
+        assert [line.partition(socket.gethostname())[0] for line in said if "rank" in line] == (
+            [refused] * 2 if refused else []
+        )
+        assert [zygote.code(pid) for pid in pids] == [int(bool(refused))] * 2, said
+
+    @pytest.mark.parametrize("way", ["torchrun", "file"])
+    def test_a_store_of_an_earlier_start_serves_again_and_a_file_is_told(
+        self, zygote, tmp_path, way
+    ):
+        port = free_port()
+        url = "env://" if way == "torchrun" else f"file://{tmp_path}/init"
+        env = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "START_TIMES": "2"}
+        if way == "torchrun":
+            env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+            env |= {"TORCHELASTIC_USE_AGENT_STORE": "True"}
+        code, said = self.meet_alone(zygote, tmp_path, url, env)
+        told = f"rank 0 cannot meet the others at {url}: an earlier run left it (hint: "
+        assert (code, told in said) == ((0, False) if way == "torchrun" else (1, True)), said
+
+    def test_a_backend_that_fails_is_no_meeting_that_failed(self, zygote, tmp_path):
+        env = {"BACKEND_SAYS": "NCCL error in: NCCLUtils.cpp:94\nLast error:\nno GPUDirect here"}
+        url = f"file://{tmp_path}/init"
+        code, said = self.meet_alone(zygote, tmp_path, url, env)
+        told = "rank 0 met the others, but gloo failed: no GPUDirect here (hint: "
+        assert (code, told in said) == (1, True), said
+
+    def meet_alone(
+        self, zygote: Zygote, folder: Path, url: str, env: dict[str, str]
+    ) -> tuple[int | None, str]:
+        """Start the one rank of a group; gives its exit code and what it said."""
+        log = folder / "rank-0.log"
+        pid = zygote.fork(
+            [MEETING, "cuda", url, "0", "1", "a", "gloo"], env=env, cwd=folder, log=log
+        )
+        assert zygote.wait([pid], RUN_S), log.read_text()
+        return zygote.code(pid), log.read_text()

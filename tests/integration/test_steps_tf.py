@@ -34,6 +34,10 @@ def test_so_many_steps_as_asked_are_profiled(found, framework):
     assert found["profiled"][framework] == "9 steps"
 
 
+def test_a_profiler_that_runs_already_is_told_and_ends_nothing(found):
+    assert set(found["unprofiled"].values()) == {"the profile could not be begun"}
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_the_largest_batch_that_fits_is_searched_by_steps(found, framework):
     searched = found["searched"][framework]
@@ -45,10 +49,19 @@ def test_the_largest_batch_that_fits_is_searched_by_steps(found, framework):
             "error: --find-batch tries steps on one GPU (hint: one rank, and --device cuda)",
         ],
         "search": [0, "the largest --batch-per-rank that fits is 5"],
-        "summary": {"program": f"tiny-{framework}", "largest_batch": 5},
+        "summary": {
+            "program": f"tiny-{framework}",
+            "largest_batch": 5,
+            "is_bound_of_search": False,
+        },
         "train": [
             1,
             "error: the GPU's memory does not hold a step of --batch-per-rank 6 "
             "(hint: --find-batch tells the largest --batch-per-rank that fits)",
+        ],
+        "predict": [
+            1,
+            "error: the GPU's memory does not hold the network and the files that it predicts at once "
+            "(hint: `nvidia-smi` tells whether another process has memory of this GPU)",
         ],
     }

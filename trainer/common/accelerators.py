@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from trainer.common.errors import TrainingError
@@ -23,8 +25,23 @@ _INSTRUCTIONS = {
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 # The same, where it was Trainyard's supervisor that set it, for all ranks of a node alike.
 OF_NODE = "TRAINYARD_NODE_GPUS"
+# Where it is not the batch that a GPU's memory does not hold.
+PREDICTED = "the network and the files that it predicts at once"
+OTHERS_HINT = "`nvidia-smi` tells whether another process has memory of this GPU"
 NONE_VISIBLE = ("", "-1", "none", "NoDevFiles")
-_WORDS = {"cpu": "CPU", "cuda": "GPU"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankDevice:
+    """Hold what a rank tells the others of its device, and what it was told of GPUs.
+
+    `gpu` is the name that this GPU has and no other, on whichever machine; None is the CPU.
+    """
+
+    gpu: str | None
+    host: str
+    local_size: int
+    environ: dict[str, str]
 
 
 def count_gpus(devices: Path = DEVICES) -> int:
@@ -69,10 +86,11 @@ def refuse_unusable(framework: str, why: str, environ: Mapping[str, str], *, num
         raise TrainingError(message, hint=hint)
 
 
-def require_one_kind(mine: str, of_rank_0: str, rank: int) -> None:
+def require_one_kind(rank: int, *, is_gpu: bool, is_gpu_0: bool) -> None:
     """Raise TrainingError where a rank computes on another kind of device than rank 0."""
-    if mine != of_rank_0:
-        message = f"rank {rank} computes on the {_WORDS[mine]}, rank 0 on the {_WORDS[of_rank_0]}"
+    if is_gpu != is_gpu_0:
+        mine, of_rank_0 = ("GPU", "CPU") if is_gpu else ("CPU", "GPU")
+        message = f"rank {rank} computes on the {mine}, rank 0 on the {of_rank_0}"
         raise TrainingError(message, hint="--device cpu, or nodes whose GPUs all work")
 
 
@@ -83,23 +101,32 @@ def place_on_gpu(world: World, environ: Mapping[str, str], *, num_visible: int) 
     """
     if world.local_size > num_visible and not is_told(environ, num_ranks=world.local_size):
         message = f"{world.local_size} ranks of this node would share {num_visible} of its GPUs"
-        fewer = f"set {VISIBLE} to fewer GPUs than ranks"
-        hint = (
-            f"`processes_per_node: gpu`; or {fewer}: one that each rank has of its own, "
-            "or those to share"
-        )
+        hint = f"`processes_per_node: gpu`, or {VISIBLE} with fewer GPUs than ranks; NCCL takes one rank a GPU"
         raise TrainingError(message, hint=hint)
     return world.local_rank % num_visible
 
 
-def require_gpu_of_its_own(world: World, environ: Mapping[str, str], *, num_here: int) -> None:
-    """Raise TrainingError where this rank is one of several on its GPU that were not told to be.
+def require_devices(devices: Sequence[RankDevice], *, backend: str) -> None:
+    """Raise TrainingError where ranks are on two kinds of device, or on one GPU unasked or over NCCL.
 
     Ranks that were started one by one do not know how many their machine has, and all take GPU 0.
     """
-    if num_here > 1 and not is_told(environ, num_ranks=max(num_here, world.local_size)):
-        message = f"rank {world.rank} would share its GPU with another rank"
-        raise TrainingError(message, hint=f"set {VISIBLE} to one GPU for each rank of a machine")
+    firsts: dict[str, int] = {}
+    nums_here = Counter(device.gpu for device in devices)
+    for rank, device in enumerate(devices):
+        gpu = device.gpu
+        require_one_kind(rank, is_gpu=gpu is not None, is_gpu_0=devices[0].gpu is not None)
+        if gpu is None or firsts.setdefault(gpu, rank) == rank:
+            continue
+        who, where = f"ranks {firsts[gpu]} and {rank}", f"GPU {gpu} of {device.host}"
+        if not is_told(device.environ, num_ranks=max(nums_here[gpu], device.local_size)):
+            message = f"{who} would share {where}"
+            raise TrainingError(
+                message, hint=f"set {VISIBLE} to one GPU for each rank of a machine"
+            )
+        if backend == "nccl":
+            message = f"{who} share {where}, and NCCL takes one rank a GPU"
+            raise TrainingError(message, hint="--dist-backend gloo, or a GPU for each rank")
 
 
 def is_told(environ: Mapping[str, str], *, num_ranks: int) -> bool:

@@ -9,17 +9,20 @@ from collections.abc import Mapping
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _LARGEST, _LARGEST_OF_OLD_GLIBC = 1 << 30, 32 << 20
 _NEVER = -1
-# What a user says of glibc's memory; then it stays as they say.
-VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
+# What a user says of glibc's memory, the last one among other things; then it stays as they say.
+VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")
+TUNABLES, OF_MALLOC = "GLIBC_TUNABLES", "glibc.malloc."
 
 
 def keep_freed_memory(environ: Mapping[str, str]) -> None:
     """Have glibc keep what is freed; does nothing with another C library, or where a user has set it.
 
+    For a rank that computes on the CPU: nothing of a GPU's steps lies in this memory.
+
     By itself it maps each large tensor anew and unmaps it when it is freed, so that every step has
     the kernel clear all pages of its activations (docs/benchmarks/training.md has what that takes).
     """
-    if any(environ.get(each) for each in VARIABLES):
+    if any(environ.get(each) for each in VARIABLES) or OF_MALLOC in environ.get(TUNABLES, ""):
         return
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -23,9 +23,12 @@ class StepProfiler(ABC):
 
     `plan` is called before, with the steps that are to be taken: where they are few, the warm-up is
     shorter. `step` is called after each step. Where the training ends before, what there is by then is
-    written. A profile that cannot be written is told by a warning, as is one of no step; training goes
-    on.
+    written. A profile that cannot be begun or written is told by a warning, as is one of no step;
+    training goes on, or ends by the error that it has.
     """
+
+    # Those by which a profile fails; a framework's own profiler adds its own.
+    errors: tuple[type[Exception], ...] = (OSError, RuntimeError, TrainingError)
 
     def __init__(self, run_dir: RunDir, *, num_steps: int, say: Callable[[str], None]) -> None:
         self._run_dir = run_dir
@@ -77,20 +80,24 @@ class StepProfiler(ABC):
 
     def _begin_if_due(self) -> None:
         if self._num_steps and self._seen == self._num_warmup_steps:
+            try:
+                self._start()
+            except self.errors as error:
+                warn(f"the profile could not be begun: {error}")
+                return
             self._is_running = True
-            self._start()
 
     def _end(self) -> None:
         if not self._is_running:
             return
         self._is_running = False
-        self._stop()
         number = self._seen - self._num_warmup_steps
         steps = f"{number} step{'s' if number != 1 else ''}"
         try:
+            self._stop()
             folder = self._run_dir.output("profile")
             self._write(folder, steps)
-        except (OSError, RuntimeError, TrainingError) as error:
+        except self.errors as error:
             warn(f"the profile could not be written: {error}")
             return
         self._say(f"profile of {steps}: {folder / 'kernels.txt'}, trace.json")

@@ -13,8 +13,36 @@ DeviceName = Literal["auto", "cpu", "cuda"]
 PrecisionName = Literal["fp32", "bf16", "fp16"]
 
 
+class Bounds:
+    """Require of options that they lie within bounds; a program's own options extend it."""
+
+    def require_positive(self, *names: str) -> None:
+        """Raises ValueError for the first of these options that is given and not above 0."""
+        for name in names:
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                message = f"--{name.replace('_', '-')} must be above 0, not {value}"
+                raise ValueError(message)
+
+    def require_share(self, *names: str) -> None:
+        """Raises ValueError for the first of these options that is no share: below 0, or 1 or more."""
+        for name in names:
+            value = getattr(self, name)
+            if not 0 <= value < 1:
+                message = f"--{name.replace('_', '-')} must be 0 or more and below 1, not {value}"
+                raise ValueError(message)
+
+    def require_at_least(self, least: float, *names: str) -> None:
+        """Raises ValueError for the first of these options that is given and below."""
+        for name in names:
+            value = getattr(self, name)
+            if value is not None and value < least:
+                message = f"--{name.replace('_', '-')} must be {least} or more, not {value}"
+                raise ValueError(message)
+
+
 @dataclass(frozen=True, kw_only=True)
-class TrainingOptions:
+class TrainingOptions(Bounds):
     """Seed, metrics and checkpoints; a program's own options extend it."""
 
     seed: Annotated[int, "random seed of weights, order, augmentation and dropout"] = 1
@@ -49,27 +77,3 @@ class TrainingOptions:
         if url is not None and url != "azure" and not url.startswith(("http://", "https://")):
             message = f"--scheduled-events is `azure` or a URL of http, not {url}"
             raise ValueError(message)
-
-    def require_positive(self, *names: str) -> None:
-        """Raises ValueError for the first of these options that is given and not above 0."""
-        for name in names:
-            value = getattr(self, name)
-            if value is not None and value <= 0:
-                message = f"--{name.replace('_', '-')} must be above 0, not {value}"
-                raise ValueError(message)
-
-    def require_share(self, *names: str) -> None:
-        """Raises ValueError for the first of these options that is no share: below 0, or 1 or more."""
-        for name in names:
-            value = getattr(self, name)
-            if not 0 <= value < 1:
-                message = f"--{name.replace('_', '-')} must be 0 or more and below 1, not {value}"
-                raise ValueError(message)
-
-    def require_at_least(self, least: float, *names: str) -> None:
-        """Raises ValueError for the first of these options that is given and below."""
-        for name in names:
-            value = getattr(self, name)
-            if value is not None and value < least:
-                message = f"--{name.replace('_', '-')} must be {least} or more, not {value}"
-                raise ValueError(message)

@@ -82,7 +82,7 @@ class Guard(StepGuard):
             is_bad = not math.isfinite(loss)
             own = [0.0 if is_bad else loss, num_samples, is_bad, is_bad * number]
             right = [each.item() for each in num_right]
-            return torch.tensor([*own, *flags, *right], dtype=torch.float64).to(self._device)
+            return send(torch.tensor([*own, *flags, *right], dtype=torch.float64), self._device)
         loss_sum = loss_sum.to(torch.float64)
         bad = (~torch.isfinite(loss_sum)).to(torch.float64)
         known = send(torch.tensor([num_samples, *flags], dtype=torch.float64), self._device)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
+from dataclasses import asdict
 from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -12,11 +14,11 @@ from urllib.parse import urlsplit
 import torch
 from torch import distributed
 
-from trainer.common.accelerators import require_gpu_of_its_own, require_one_kind
+from trainer.common.accelerators import OF_NODE, VISIBLE, RankDevice, require_devices
 from trainer.common.errors import TrainingError
 from trainer.common.world import World
 
-DEVICE_KEY, GPU_KEY = "trainyard/device", "trainyard/gpu"
+DEVICE_KEY, READ_KEY, START_KEY = "trainyard/device", "trainyard/read", "trainyard/start"
 MEETING_TIMEOUT = timedelta(minutes=10)
 
 
@@ -37,19 +39,34 @@ def meet(world: World) -> distributed.Store:
         world.url, rank=world.rank, world_size=world.size, timeout=MEETING_TIMEOUT
     )
     store: distributed.Store = next(found)[0]
+    if world.url.startswith("file:") and store.add(f"{START_KEY}/{world.rank}", 1) > 1:
+        message = f"rank {world.rank} cannot meet the others at {world.url}: an earlier run left it"
+        raise TrainingError(message, hint="a file that is not there yet")
     return store
 
 
-def agree_on_devices(store: distributed.Store, device: torch.device, world: World) -> None:
-    """Raise TrainingError on a rank whose kind of device is not rank 0's, or that shares a GPU unasked."""
-    if not world.is_main:
-        require_one_kind(device.type, store.get(DEVICE_KEY).decode(), world.rank)
-    if device.type == "cuda":
-        num_here = store.add(f"{GPU_KEY}/{name_of_gpu(device)}", 1)
-        require_gpu_of_its_own(world, os.environ, num_here=num_here)
-    if world.is_main:
-        # Last, so that it is never rank 0 that is refused: its store would be lost to the others.
-        store.set(DEVICE_KEY, device.type)
+def agree_on_devices(
+    store: distributed.Store, device: torch.device, world: World, *, backend: str
+) -> None:
+    """Raise TrainingError on every rank where their devices do not fit together (require_devices).
+
+    Set, not counted: a store of torchrun has what the ranks of an earlier start have said, too.
+    """
+    own = RankDevice(
+        gpu=name_of_gpu(device) if device.type == "cuda" else None,
+        host=socket.gethostname(),
+        local_size=world.local_size,
+        environ={name: os.environ[name] for name in (VISIBLE, OF_NODE) if name in os.environ},
+    )
+    store.set(f"{DEVICE_KEY}/{world.rank}", json.dumps(asdict(own)))
+    told = store.multi_get([f"{DEVICE_KEY}/{rank}" for rank in range(world.size)])
+    try:
+        require_devices([RankDevice(**json.loads(each)) for each in told], backend=backend)
+    except TrainingError:
+        store.set(f"{READ_KEY}/{world.rank}", "")
+        if world.is_main:  # with it goes its store, which the others read
+            store.wait([f"{READ_KEY}/{rank}" for rank in range(world.size)])
+        raise
 
 
 def name_of_gpu(device: torch.device) -> str:

@@ -40,7 +40,7 @@ from trainer.common.messages import say
 from trainer.common.metrics import MainFigure, Metrics
 from trainer.common.options import parse_options
 from trainer.common.rundir import RunDir
-from trainer.common.training_options import DeviceName
+from trainer.common.training_options import Bounds, DeviceName
 from trainer.common.whole_file import write_whole
 from trainer.common.world import World
 from trainer.pytorch.bandwidth_picture import draw_bandwidths
@@ -57,7 +57,7 @@ SHOWN = ("NCCL_", "UCX_", "GLOO_", "CUDA_DEVICE_ORDER")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(RankOptions):
+class Options(RankOptions, Bounds):
     """The command line; parse_options makes it."""
 
     max_mb: Annotated[int | None, "largest message in MiB (default: 1024 on GPUs, else 16)"] = None
@@ -65,11 +65,7 @@ class Options(RankOptions):
     device: Annotated[DeviceName, "device that the tensors are on"] = "auto"
 
     def __post_init__(self) -> None:
-        for name in ("max_mb", "repeats"):
-            value = getattr(self, name)
-            if value is not None and value <= 0:
-                message = f"--{name.replace('_', '-')} must be above 0, not {value}"
-                raise ValueError(message)
+        self.require_positive("max_mb", "repeats")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,8 +92,8 @@ class Check:
 
     def __init__(self, options: Options, world: World, run_dir: RunDir) -> None:
         self._options, self._world, self._run_dir = options, world, run_dir
-        self._device = pick_device(options.device, world)
-        has_gpu = self._device.type == "cuda"
+        self.device = pick_device(options.device, world)
+        has_gpu = self.device.type == "cuda"
         most = MOST_ON_GPU if has_gpu else MOST_ON_CPU
         self._most = options.max_mb << 20 if options.max_mb else most
         self._floor = find_floor(os.environ.get("TRAINYARD_NODE_SIZE")) if has_gpu else None
@@ -214,7 +210,7 @@ class Check:
 
     def _measure(self, num_bytes: int, group: Any, num_ranks: int) -> Measured:
         """Time all-reduces of zeros; the first one, of ones, is checked."""
-        tensor = torch.ones(max(num_bytes // 4, 1), device=self._device)
+        tensor = torch.ones(max(num_bytes // 4, 1), device=self.device)
         distributed.all_reduce(tensor, group=group)
         if not bool((tensor == num_ranks).all()):
             message = f"rank {self._world.rank} got a wrong sum of {size_text(num_bytes)}"
@@ -223,7 +219,7 @@ class Check:
             )
         tensor.zero_()
         fastest_s = min(self._time(tensor, group) for _ in range(NUM_BATCHES))
-        mean = torch.tensor([fastest_s], dtype=torch.float64, device=self._device)
+        mean = torch.tensor([fastest_s], dtype=torch.float64, device=self.device)
         distributed.all_reduce(mean, group=group)
         return Measured(num_bytes=num_bytes, seconds=mean.item() / num_ranks, num_ranks=num_ranks)
 
@@ -237,8 +233,8 @@ class Check:
         return (time.perf_counter() - began_s) / self._options.repeats
 
     def _synchronize(self) -> None:
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
 
     def _group(self, units: Sequence[int], kind: str = "node") -> Any:
         """Make the group of some nodes' or ranks' ranks; every rank makes every group."""
@@ -248,16 +244,16 @@ class Check:
 
     def _gather(self, value: float) -> list[float]:
         """Give every rank's value."""
-        values = torch.zeros(self._world.size, dtype=torch.float64, device=self._device)
+        values = torch.zeros(self._world.size, dtype=torch.float64, device=self.device)
         values[self._world.rank] = value
         distributed.all_reduce(values)
         return values.tolist()
 
     def _gather_hosts(self) -> list[str]:
         """Give every rank's host."""
-        hosts = torch.zeros(self._world.size, LONGEST_HOST, dtype=torch.uint8, device=self._device)
+        hosts = torch.zeros(self._world.size, LONGEST_HOST, dtype=torch.uint8, device=self.device)
         name = socket.gethostname().encode()[:LONGEST_HOST]
-        hosts[self._world.rank, : len(name)] = torch.tensor(list(name), device=self._device)
+        hosts[self._world.rank, : len(name)] = torch.tensor(list(name), device=self.device)
         distributed.all_reduce(hosts)
         return [bytes(row).rstrip(b"\0").decode(errors="replace") for row in hosts.tolist()]
 
@@ -306,7 +302,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         world = World.from_environment(arguments=options.ranks)
         torch.set_num_threads(world.num_threads)
         check = Check(options, world, RunDir.from_environment())
-        ranks.init(world, pick_device(options.device, world))
+        ranks.init(world, check.device)
         try:
             check.run()
         finally:

@@ -20,6 +20,7 @@ from trainer.common.accelerators import (
     require_one_kind,
 )
 from trainer.common.errors import TrainingError
+from trainer.common.memory import keep_freed_memory
 from trainer.common.program import RanksOf
 from trainer.common.training_options import DeviceName
 from trainer.common.world import FROM_ENVIRONMENT, World
@@ -104,19 +105,19 @@ def make_strategy(name: StrategyName | None, world: World) -> Strategy:
 
 
 def pick_device(name: DeviceName, world: World) -> torch.device:
-    """Give this rank its GPU by LOCAL_RANK, or the CPU where there is none.
+    """Give this rank its GPU by LOCAL_RANK, or the CPU where there is none, and what is freed kept.
 
     Raises TrainingError for a GPU that is there and cannot be used, or would be another rank's, too.
     """
+    if name != "cpu" and not torch.cuda.is_available():
+        refuse_unusable("PyTorch", why_no_cuda(), os.environ, num_gpus=count_gpus())
+        if name == "cuda":
+            message = "--device cuda, but PyTorch sees no GPU here"
+            raise TrainingError(message, hint="--device cpu")
+        name = "cpu"
     if name == "cpu":
+        keep_freed_memory(os.environ)
         return torch.device("cpu")
-    num_gpus = count_gpus()
-    if not torch.cuda.is_available():
-        refuse_unusable("PyTorch", why_no_cuda(), os.environ, num_gpus=num_gpus)
-        if name == "auto":
-            return torch.device("cpu")
-        message = "--device cuda, but PyTorch sees no GPU here"
-        raise TrainingError(message, hint="--device cpu")
     number = place_on_gpu(world, os.environ, num_visible=torch.cuda.device_count())
     device = torch.device("cuda", number)
     torch.cuda.set_device(device)
@@ -212,7 +213,7 @@ class Horovod:
         self._hvd = hvd
         is_gpu = torch.tensor(int(device.type == "cuda"), dtype=torch.uint8)
         is_gpu_0 = hvd.broadcast(is_gpu, root_rank=0, name="device").item()
-        require_one_kind(device.type, "cuda" if is_gpu_0 else "cpu", world.rank)
+        require_one_kind(world.rank, is_gpu=device.type == "cuda", is_gpu_0=bool(is_gpu_0))
 
     def wrap(
         self, model: nn.Module, optimizer: Optimizer, *, num_backwards: int = 1
@@ -281,7 +282,7 @@ class Ddp:
         try:
             store = meet(world)
             # Before the first collective: over two backends it would never end.
-            agree_on_devices(store, device, world)
+            agree_on_devices(store, device, world, backend=backend)
             distributed.init_process_group(
                 backend,
                 store=store,
@@ -291,6 +292,9 @@ class Ddp:
                 # NCCL would guess the GPU from the rank, which is wrong on the second node.
                 device_id=device if backend == "nccl" else None,
             )
+        except distributed.DistBackendError as error:
+            message = f"rank {world.rank} met the others, but {backend} failed: {str(error).splitlines()[-1]}"
+            raise TrainingError(message, hint="NCCL_DEBUG=INFO in `env:` tells more") from None
         except distributed.DistError as error:
             message = f"rank {world.rank} did not meet the others: {str(error).splitlines()[0]}"
             hint = "all ranks need the same meeting place, and a world size that is their number"

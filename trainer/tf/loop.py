@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 import tensorflow as tf
 
+from trainer.common.accelerators import OTHERS_HINT, PREDICTED
 from trainer.common.errors import TrainingError
 from trainer.common.messages import say, warn
 from trainer.common.metrics import MainFigure, Metrics
@@ -55,16 +56,19 @@ def run(
     and Preempted, on all ranks at one step.
     """
     began_s = time.perf_counter()
-    if options.predict is not None:
-        predict(options.predict, options, ranks, build=build)
-        return
     try:
+        if options.predict is not None:
+            predict(options.predict, options, ranks, build=build)
+            return
         job = prepare(program, options, ranks, build=build)
         if options.find_batch:
             tell_largest_batch(job)
             return
         train(job, make, began_s=began_s)
     except tf.errors.ResourceExhaustedError:
+        if options.predict is not None:
+            message = f"the GPU's memory does not hold {PREDICTED}"
+            raise TrainingError(message, hint=OTHERS_HINT) from None
         raise beyond_memory(options.batch_per_rank) from None
 
 

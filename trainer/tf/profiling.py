@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 
 from trainer.common.profiling import NUM_KERNELS, StepProfiler
 from trainer.common.rundir import RunDir
@@ -36,6 +37,8 @@ class Event:
 
 class Profiler(StepProfiler):
     """Profiles by TensorFlow's own profiler."""
+
+    errors = (*StepProfiler.errors, tf.errors.OpError, DecodeError)
 
     def __init__(
         self,

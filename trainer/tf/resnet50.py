@@ -78,9 +78,9 @@ class Loop:
                 samples=reading.take(),
             )
             position = position.after_batch(job.num_batches)
+            self._profiler.step()  # before a checkpoint, which is no part of a step
             guard.step(position, taken=taken)
             throughput.add_host(guard.take_host_s())
-            self._profiler.step()
         return position
 
     def _next(self, batches: Iterator[Element]) -> Element:

@@ -18,6 +18,7 @@ from trainer.common.accelerators import (
     require_one_kind,
 )
 from trainer.common.errors import TrainingError
+from trainer.common.memory import keep_freed_memory
 from trainer.common.program import RanksOf
 from trainer.common.training_options import DeviceName
 from trainer.common.world import World
@@ -100,6 +101,7 @@ def pick_device(name: DeviceName, world: World) -> DeviceName:
         raise TrainingError(message, hint="--device cpu")
     if not gpus:
         tf.config.set_visible_devices([], "GPU")
+        keep_freed_memory(os.environ)
         return "cpu"
     gpu = gpus[place_on_gpu(world, os.environ, num_visible=len(gpus))]
     tf.config.set_visible_devices(gpu, "GPU")
@@ -168,7 +170,7 @@ class Horovod:
         with tf.device("/CPU:0"):
             is_gpu = tf.constant(int(device == "cuda"), tf.uint8)
             is_gpu_0 = hvd.broadcast(is_gpu, root_rank=0, name="device").numpy()
-        require_one_kind(device, "cuda" if is_gpu_0 else "cpu", world.rank)
+        require_one_kind(world.rank, is_gpu=device == "cuda", is_gpu_0=bool(is_gpu_0))
 
     def broadcast(self, variables: Sequence[tf.Variable]) -> None:
         """Broadcast one by one: names are those of the variables' places."""
@@ -232,7 +234,7 @@ class MultiWorkerMirrored:
                 final_op="Id",
                 communication_hint="ring",
             ).numpy()
-        require_one_kind(device, "cuda" if is_gpu_0 else "cpu", world.rank)
+        require_one_kind(world.rank, is_gpu=device == "cuda", is_gpu_0=bool(is_gpu_0))
 
     def broadcast(self, variables: Sequence[tf.Variable]) -> None:
         """Add up rank 0's values and the others' zeros."""

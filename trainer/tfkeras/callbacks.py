@@ -52,9 +52,9 @@ class Protocol(keras.callbacks.Callback):
             samples=self._reading.take(),
         )
         self.position = before.after_batch(self._job.num_batches)
+        self._profiler.step()  # before a checkpoint, which is no part of a step
         self._guard.step(self.position, taken=taken)
         self._throughput.add_host(self._guard.take_host_s())
-        self._profiler.step()
 
 
 class Evaluation(keras.callbacks.Callback):

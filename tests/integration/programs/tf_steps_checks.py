@@ -17,10 +17,13 @@ import numpy as np
 import tensorflow as tf
 
 import trainer.tf.find_batch
+import trainer.tf.loop
 import trainer.tf.resnet50
 import trainer.tf.steps
 import trainer.tfkeras.model
 from tests.integration.programs import tf_tiny
+from trainer.common.rundir import RunDir
+from trainer.tf.profiling import Profiler
 
 FRAMEWORKS = {"tf": trainer.tf.resnet50, "keras": trainer.tfkeras.model}
 SMALL = ("--data", "random", "--num-images", "12", "--batch-per-rank", "4", "--image-size", "32")
@@ -66,6 +69,18 @@ def profiled(framework: str) -> str:
     return Path(framework, "profile", "kernels.txt").read_text().splitlines()[0]
 
 
+def unprofiled(_framework: str) -> str:
+    """What is said of a profile while another one is being made."""
+    said = io.StringIO()
+    tf.profiler.experimental.start("another")
+    profiler = Profiler(RunDir.from_environment({}), device="cpu", num_steps=1, say=print)
+    profiler.plan(1)
+    with contextlib.redirect_stderr(said), profiler:
+        profiler.step()
+    tf.profiler.experimental.stop()
+    return said.getvalue().partition(": ")[2].partition(":")[0]
+
+
 def bounded(
     cross_entropy: Callable[..., tf.Tensor], tried: list[int]
 ) -> Callable[[tf.Tensor, tf.Tensor, float], tf.Tensor]:
@@ -97,12 +112,15 @@ def searched(framework: str) -> object:
         found["search"] = call(framework, "--find-batch", "--output-dir", "search")
         found["tried"] = [*tried]
         found["train"] = call(framework, "--batch-per-rank", "6", "--output-dir", "train")
+    full = tf.errors.ResourceExhaustedError(None, None, "OOM")
+    with mock.patch.object(trainer.tf.loop, "predict", side_effect=full):
+        found["predict"] = call(framework, "--predict", ".", "--model", "search/summary.json")
     found["summary"] = json.loads(Path("search/summary.json").read_text())
     return found
 
 
 def main(_argv: Sequence[str] = ()) -> None:
     """Print what each found, of each framework."""
-    checks = (graphs, profiled, searched)
+    checks = (graphs, profiled, unprofiled, searched)
     found = {each.__name__: {name: each(name) for name in FRAMEWORKS} for each in checks}
     print(json.dumps(found))

@@ -504,7 +504,7 @@ def test_a_content_of_another_size_never_gets_the_name(blobs, tmp_path, size, mo
 def test_a_missing_blob_is_named(blobs, tmp_path):
     with pytest.raises(EnvironmentFailure, match="the store has no `set/x`") as caught:
         store_of(blobs.url).receive([incoming(b"x", tmp_path / "x", "set/x")], Moved())
-    assert caught.value.hint == "of a dataset, `launch data rm` this version and push it again"
+    assert caught.value.hint == "of a dataset, `launch data rm NAME@N`, then push it again"
     with pytest.raises(NotFound, match="the store has no `set/x`"):
         list(store_of(blobs.url).content("set/x"))
     assert read_folder(tmp_path) == {}

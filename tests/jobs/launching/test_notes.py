@@ -66,7 +66,7 @@ def test_gpus_without_a_process_are_told(gpus, price, expected):
 )
 def test_processes_that_share_a_core_are_told(processes, cores, expected):
     told = job_notes(spec(launcher="torch", processes_per_node=processes), stack(cores=cores))
-    more = "more nodes with fewer processes on each train faster"
+    more = "a smaller `processes_per_node` is likely to train faster"
     assert told == ((f"{expected}: {more}",) if expected else ())
 
 

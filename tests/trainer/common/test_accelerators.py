@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 import pytest
 
 from trainer.common.accelerators import (
+    RankDevice,
     count_gpus,
     has_instructions,
     place_on_gpu,
     refuse_unusable,
-    require_gpu_of_its_own,
-    require_one_kind,
+    require_devices,
     warn_of_emulation,
 )
 from trainer.common.errors import TrainingError
@@ -101,8 +99,8 @@ def test_ranks_that_would_share_a_gpu_unasked_are_refused():
     with pytest.raises(TrainingError, match=r"2 ranks of this node would share 1 of its GPUs") as e:
         place_on_gpu(World(rank=1, size=2, local_rank=1, local_size=2), {}, num_visible=1)
     assert e.value.hint == (
-        "`processes_per_node: gpu`; or set CUDA_VISIBLE_DEVICES to fewer GPUs than ranks: "
-        "one that each rank has of its own, or those to share"
+        "`processes_per_node: gpu`, or CUDA_VISIBLE_DEVICES with fewer GPUs than ranks; "
+        "NCCL takes one rank a GPU"
     )
     # One of those that were named is lost.
     two = World(rank=1, size=2, local_rank=1, local_size=2)
@@ -110,25 +108,44 @@ def test_ranks_that_would_share_a_gpu_unasked_are_refused():
         place_on_gpu(two, {"CUDA_VISIBLE_DEVICES": "0,1"}, num_visible=1)
 
 
+UNASKED = (
+    "ranks 0 and 2 would share GPU a of c1 (hint: "
+    "set CUDA_VISIBLE_DEVICES to one GPU for each rank of a machine)"
+)
+OVER_NCCL = (
+    "ranks 0 and 2 share GPU a of c1, and NCCL takes one rank a GPU (hint: "
+    "--dist-backend gloo, or a GPU for each rank)"
+)
+
+
+def refused(devices: list[RankDevice], backend: str = "gloo") -> str | None:
+    """Give what every rank says of ranks on these devices, None where they fit together."""
+    try:
+        require_devices(devices, backend=backend)
+    except TrainingError as error:
+        return str(error)
+    return None
+
+
 @pytest.mark.parametrize(
-    ("environ", "local_size", "is_refused"),
+    ("environ", "local_size", "over_gloo", "over_nccl"),
     [
-        ({}, 1, True),
-        ({"CUDA_VISIBLE_DEVICES": "0,1"}, 1, True),
-        ({"CUDA_VISIBLE_DEVICES": "0", "TRAINYARD_NODE_GPUS": "0"}, 1, True),
-        ({"CUDA_VISIBLE_DEVICES": "0"}, 1, False),
-        ({"CUDA_VISIBLE_DEVICES": "0,1"}, 3, False),
+        ({}, 1, UNASKED, UNASKED),
+        ({"CUDA_VISIBLE_DEVICES": "0,1"}, 1, UNASKED, UNASKED),
+        ({"CUDA_VISIBLE_DEVICES": "0", "TRAINYARD_NODE_GPUS": "0"}, 1, UNASKED, UNASKED),
+        ({"CUDA_VISIBLE_DEVICES": "0"}, 1, None, OVER_NCCL),
+        ({"CUDA_VISIBLE_DEVICES": "0,1"}, 3, None, OVER_NCCL),
     ],
 )
-def test_a_second_rank_on_a_gpu_is_refused_unless_it_was_told(environ, local_size, is_refused):
-    """Ranks by --rank do not know that they are on one machine: the number of a GPU's ranks tells."""
-    world = World(rank=1, size=4, local_size=local_size)
-    require_gpu_of_its_own(world, {}, num_here=1)
-    told = nullcontext()
-    if is_refused:
-        told = pytest.raises(TrainingError, match="rank 1 would share its GPU with another rank")
-    with told:
-        require_gpu_of_its_own(world, environ, num_here=2)
+def test_a_second_rank_on_a_gpu_is_refused_unless_it_was_told_and_by_nccl(
+    environ, local_size, over_gloo, over_nccl
+):
+    """Ranks by --rank do not know that they are on one machine: what all say of their GPUs tells."""
+    told = {"local_size": local_size, "environ": environ}
+    own, other = (RankDevice(gpu=gpu, host="c1", **told) for gpu in "ab")
+    assert [refused([own, other], each) for each in ("gloo", "nccl")] == [None, None]
+    shared = [own, other, own]
+    assert [refused(shared, each) for each in ("gloo", "nccl")] == [over_gloo, over_nccl]
 
 
 @pytest.mark.parametrize("given", ["0", "0,1"])
@@ -141,6 +158,9 @@ def test_gpus_that_the_supervisor_chose_for_a_node_are_not_told_to_be_shared(giv
 
 
 def test_ranks_on_another_kind_of_device_than_rank_0_are_named():
-    require_one_kind("cuda", "cuda", 3)
-    with pytest.raises(TrainingError, match="rank 3 computes on the CPU, rank 0 on the GPU"):
-        require_one_kind("cpu", "cuda", 3)
+    gpus = [RankDevice(gpu=gpu, host="c1", local_size=2, environ={}) for gpu in "ab"]
+    cpu = RankDevice(gpu=None, host="c2", local_size=1, environ={})
+    assert refused([cpu, cpu]) is None
+    said = "rank {} computes on the {}, rank 0 on the {} (hint: --device cpu, or nodes whose GPUs all work)"
+    assert refused([*gpus, cpu]) == said.format(2, "CPU", "GPU")
+    assert refused([cpu, *gpus]) == said.format(1, "GPU", "CPU")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from trainer.common.errors import TrainingError
@@ -10,23 +12,28 @@ from trainer.common.rundir import RunDir
 
 
 class Told(StepProfiler):
-    """Tells what a framework's profiler would be asked; `error` is raised as it writes."""
+    """Tells what a framework's profiler would be asked; `error` is raised as it does what `fails` says."""
 
-    def __init__(self, folder, num_steps, error=None):
+    def __init__(self, folder, num_steps, error=None, fails="write"):
         run_dir = RunDir.from_environment({}, cwd=folder)
         self.told = []
         super().__init__(run_dir, num_steps=num_steps, say=self.told.append)
-        self._error = error
+        self._error, self._fails = error, fails
+
+    def _fail(self, doing):
+        if self._error is not None and self._fails == doing:
+            raise self._error
 
     def _start(self):
+        self._fail("start")
         self.told.append(f"begins after {self._seen}")
 
     def _stop(self):
         self.told.append(f"ends after {self._seen}")
+        self._fail("stop")
 
     def _write(self, folder, steps):
-        if self._error is not None:
-            raise self._error
+        self._fail("write")
         assert folder.is_dir()
 
 
@@ -68,10 +75,23 @@ def test_a_profile_is_of_so_many_steps_after_a_warm_up_that_is_short_where_few_a
 @pytest.mark.parametrize(
     "error", [OSError("no space"), RuntimeError("no space"), TrainingError("no space")]
 )
-def test_a_profile_that_cannot_be_written_is_told_and_ends_nothing(tmp_path, capsys, error):
-    profiler = Told(tmp_path, 1, error)
-    profiler.plan(1)
-    with profiler:
-        profiler.step()
-    assert profiler.told == ["begins after 0", "ends after 1"]
-    assert capsys.readouterr().err == "warning: the profile could not be written: no space\n"
+@pytest.mark.parametrize(
+    ("fails", "told", "warned"),
+    [
+        ("start", [], "begun"),
+        ("stop", ["begins after 0", "ends after 1"], "written"),
+        ("write", ["begins after 0", "ends after 1"], "written"),
+    ],
+)
+def test_a_profile_that_fails_is_told_and_ends_and_hides_nothing(
+    tmp_path, capsys, error, fails, told, warned
+):
+    for num_steps in (1, 2):
+        profiler = Told(tmp_path, num_steps, error, fails)
+        profiler.plan(num_steps)
+        with contextlib.suppress(ZeroDivisionError), profiler:
+            profiler.step()
+            raise ZeroDivisionError  # what the training itself ends by
+        assert profiler.told == told
+        said = f"warning: the profile could not be {warned}: no space\n"
+        assert capsys.readouterr().err == said
