@@ -1,4 +1,4 @@
-"""Keeps the memory that a step's tensors free for those of the next step."""
+"""Keeps memory that a step's tensors or decoded pictures free for the next ones."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ TUNABLES, OF_MALLOC = "GLIBC_TUNABLES", "glibc.malloc."
 def keep_freed_memory(environ: Mapping[str, str]) -> None:
     """Have glibc keep what is freed; does nothing with another C library, or where a user has set it.
 
-    For a rank that computes on the CPU: nothing of a GPU's steps lies in this memory.
-
-    By itself it maps each large tensor anew and unmaps it when it is freed, so that every step has
-    the kernel clear all pages of its activations (docs/benchmarks/training.md has what that takes).
+    By itself it maps each large tensor anew and unmaps it when it is freed, so that every step on the
+    CPU has the kernel clear all pages of its activations (docs/benchmarks/training.md has what that
+    takes). A GPU's rank decodes pictures there on many threads, of which one at a time maps memory.
     """
     if any(environ.get(each) for each in VARIABLES) or OF_MALLOC in environ.get(TUNABLES, ""):
         return

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from trainer.common.errors import TrainingError
+from trainer.common.memory import keep_freed_memory
 from trainer.common.preemption import EXIT_CODE, Notice, Preempted, events_url
 from trainer.common.rundir import RunDir
 from trainer.common.training_options import TrainingOptions
@@ -46,6 +48,7 @@ def run_ranks(
     1 with a message on stderr for what the user can mend, 75 once a checkpoint is written after
     a notice to leave. `train` meets the other ranks by the strategy. `arguments` are for World.
     """
+    keep_freed_memory(os.environ)
     try:
         world = World.from_environment(arguments=arguments)
         ranks = RanksOf(

@@ -20,7 +20,6 @@ from trainer.common.accelerators import (
     require_one_kind,
 )
 from trainer.common.errors import TrainingError
-from trainer.common.memory import keep_freed_memory
 from trainer.common.program import RanksOf
 from trainer.common.training_options import DeviceName
 from trainer.common.world import FROM_ENVIRONMENT, World
@@ -105,7 +104,7 @@ def make_strategy(name: StrategyName | None, world: World) -> Strategy:
 
 
 def pick_device(name: DeviceName, world: World) -> torch.device:
-    """Give this rank its GPU by LOCAL_RANK, or the CPU where there is none, and what is freed kept.
+    """Give this rank its GPU by LOCAL_RANK, or the CPU where there is none.
 
     Raises TrainingError for a GPU that is there and cannot be used, or would be another rank's, too.
     """
@@ -116,7 +115,6 @@ def pick_device(name: DeviceName, world: World) -> torch.device:
             raise TrainingError(message, hint="--device cpu")
         name = "cpu"
     if name == "cpu":
-        keep_freed_memory(os.environ)
         return torch.device("cpu")
     number = place_on_gpu(world, os.environ, num_visible=torch.cuda.device_count())
     device = torch.device("cuda", number)

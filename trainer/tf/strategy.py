@@ -18,7 +18,6 @@ from trainer.common.accelerators import (
     require_one_kind,
 )
 from trainer.common.errors import TrainingError
-from trainer.common.memory import keep_freed_memory
 from trainer.common.program import RanksOf
 from trainer.common.training_options import DeviceName
 from trainer.common.world import World
@@ -101,7 +100,6 @@ def pick_device(name: DeviceName, world: World) -> DeviceName:
         raise TrainingError(message, hint="--device cpu")
     if not gpus:
         tf.config.set_visible_devices([], "GPU")
-        keep_freed_memory(os.environ)
         return "cpu"
     gpu = gpus[place_on_gpu(world, os.environ, num_visible=len(gpus))]
     tf.config.set_visible_devices(gpu, "GPU")
