@@ -176,6 +176,8 @@ class TestAll:
 def test_a_mistake_is_one_line_that_says_what_to_do(zygote, insects, tmp_path):
     other = shutil.copytree(insects, tmp_path / "other")
     (other / "mine.safetensors").touch()
+    torn = shutil.copytree(insects, tmp_path / "torn")
+    min((torn / "train").rglob("*.jpg")).write_bytes(b"\xff\xd8\xff")
     resnet = tmp_path / "other.safetensors"
     resnet.write_bytes(b"\x02\x00\x00\x00\x00\x00\x00\x00{}")
     cases = [
@@ -206,6 +208,12 @@ def test_a_mistake_is_one_line_that_says_what_to_do(zygote, insects, tmp_path):
             ["--data", str(insects), *SCRATCH, "--batch-per-rank", "101"],
             1,
             "more than the 100 training",
+        ),
+        # Before any picture is looked at.
+        (
+            ["--data", str(torn), *SCRATCH, "--evaluate-only"],
+            1,
+            "error: --evaluate-only found no checkpoint, and no --model is given",
         ),
         (["--lr", "0"], 2, "--lr must be above 0, not 0.0"),
         (["--mixup", "0.2"], 2, "--mixup and --cutmix mix pictures, and --train head learns from"),

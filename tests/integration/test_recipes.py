@@ -25,7 +25,9 @@ def found(zygote, tmp_path_factory) -> dict[str, Any]:
     return json.loads(zygote.run(CHECKS, folder=tmp_path_factory.mktemp("checks")))
 
 
-def lamb_by_hand(weights: list[float], steps: list[list[float]], decay: float) -> list[float]:
+def lamb_by_hand(
+    weights: list[float], steps: list[list[float]], decay: float, *, adapts: bool = True
+) -> list[float]:
     """The paper's algorithm 2, number by number."""
     mean, square = [0.0] * len(weights), [0.0] * len(weights)
     for step, gradients in enumerate(steps, 1):
@@ -35,17 +37,19 @@ def lamb_by_hand(weights: list[float], steps: list[list[float]], decay: float) -
             m / (1 - 0.9**step) / (math.sqrt(s / (1 - 0.999**step)) + 1e-6) + decay * w
             for m, s, w in zip(mean, square, weights, strict=True)
         ]
-        ratio = math.hypot(*weights) / math.hypot(*update) if decay else 1.0
+        ratio = math.hypot(*weights) / math.hypot(*update) if adapts else 1.0
         weights = [w - 0.01 * ratio * u for w, u in zip(weights, update, strict=True)]
     return weights
 
 
 @pytest.mark.parametrize("way", ["at once", "resumed"])
 def test_lamb_takes_the_papers_steps(found, way):
-    decaying, plain = found["lamb"][way]
+    """Biases do not adapt; matrices do without decay, too."""
+    decaying, bias, plain = found["lamb"][way]
     steps = [[0.5, -1.0], [0.25, 0.5]]
     assert decaying == pytest.approx(lamb_by_hand([3.0, 4.0], steps, 0.1), rel=1e-5)
-    assert plain == pytest.approx(lamb_by_hand([1.0], [[2.0], [-1.0]], 0.0), rel=1e-5)
+    assert plain == pytest.approx(lamb_by_hand([3.0, 4.0], steps, 0.0), rel=1e-5)
+    assert bias == pytest.approx(lamb_by_hand([1.0], [[2.0], [-1.0]], 0.0, adapts=False), rel=1e-5)
 
 
 @pytest.mark.parametrize("name", ["sgd", "adamw", "lamb"])
@@ -93,6 +97,15 @@ def test_networks_are_known_by_name(found):
     assert said.startswith("--network resnet51 is no classifier that torchvision has")
 
 
+def test_files_without_the_norms_counts_of_batches_are_taken_and_counts_too_many_as_well(found):
+    """torchvision's oldest weights have none: https://github.com/pytorch/vision/issues/2266."""
+    files = found["files"]
+    said = files.pop("without norms")
+    norms = ("BatchNorm2d", "FrozenBatchNorm2d")
+    assert files == {f"{kind} {norm}": True for kind in ("counted", "uncounted") for norm in norms}
+    assert said.startswith("holds weights of another network: 0.bias does not fit")
+
+
 def test_random_changes_are_the_pictures_own_and_bounded(found):
     changed = found["changed"]
     assert changed["is_the_same_again"]
@@ -128,7 +141,8 @@ def test_pictures_of_a_size_that_a_network_does_not_take_are_refused_with_one_th
 
 
 @pytest.mark.parametrize(
-    "kind", ["usual", "without weights", "without statistics", "mean of all batches"]
+    "kind",
+    ["usual", "without weights", "without offsets", "without statistics", "mean of all batches"],
 )
 def test_batch_norms_of_all_ranks_are_pytorchs_own_on_one_rank(found, kind):
     furthest, has_same_state = found["norms"][kind]
@@ -156,6 +170,8 @@ def test_what_is_beyond_a_gpus_memory_is_said_with_its_batch(memory):
         "data": f"{said} the data that training keeps there {other}",
         "predict": f"{said} the network and the files that it predicts at once {other}",
         "search": "the largest --batch-per-rank that fits is 5",
+        # A training that is over keeps its model and summary.
+        "drawing": f"{said} the last predictions {other}, True",
         "digits": "the largest --batch-size that fits is 5",
         "head": "the largest --batch-per-rank that fits is 5",
         "all": "the largest --batch-per-rank that fits is 5",

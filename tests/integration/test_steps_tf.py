@@ -49,7 +49,11 @@ def test_the_largest_batch_that_fits_is_searched_by_steps(found, framework):
             "error: --find-batch tries steps on one GPU (hint: one rank, and --device cuda)",
         ],
         "search": [0, "the largest --batch-per-rank that fits is 5"],
-        "summary": {"program": f"tiny-{framework}", "largest_batch": 5},
+        "summary": {
+            "program": f"tiny-{framework}",
+            "largest_batch": 5,
+            "is_bound_of_search": False,
+        },
         "train": [
             1,
             "error: the GPU's memory does not hold a step of --batch-per-rank 6 "

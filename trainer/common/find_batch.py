@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from trainer.common.errors import TrainingError
 
-# No GPU holds more pictures of a size that networks take.
+# No GPU holds more pictures of a size that networks take; of MNIST's and of features it holds more.
 MOST = 1 << 14
 
 
@@ -37,6 +37,13 @@ def largest_batch(fits: Callable[[int], bool], *, least: int) -> int:
         message = f"the GPU's memory does not hold a step of {least} samples"
         raise TrainingError(message, hint="--precision bf16, or a smaller --image-size")
     return found
+
+
+def found_batch(found: int, option: str, *, program: str) -> tuple[str, dict[str, object]]:
+    """Give a sentence and a summary of what was found; the search may end before the memory."""
+    is_bound = found == MOST
+    text = f"the largest --{option.replace('_', '-')} that fits is {'at least ' * is_bound}{found}"
+    return text, {"program": program, "largest_batch": found, "is_bound_of_search": is_bound}
 
 
 def require_one_gpu(device: str, world_size: int) -> None:

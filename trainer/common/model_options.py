@@ -27,7 +27,9 @@ class ModelOptions(TrainingOptions):
         MAY_CHANGE,
     ] = None
     max_corrupt: Annotated[
-        int, "corrupt pictures or samples that a rank may meet and skip; 0 skips none", MAY_CHANGE
+        int,
+        "corrupt files that --predict, or a training that skips them, may meet on a rank; 0 skips none",
+        MAY_CHANGE,
     ] = 10
     profile: Annotated[
         int, "profile so many steps after the warm-up, into the output `profile`", MAY_CHANGE

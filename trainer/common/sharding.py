@@ -12,6 +12,8 @@ from trainer.common.world import World
 
 # Shards whose samples are mixed with each other: as many stay at hand where they come from afar.
 WINDOW_SHARDS = 8
+# Batch statistics of one picture are none.
+LEAST_BATCH = 2
 
 
 def shuffled_batches(
@@ -104,8 +106,12 @@ def require_full_batch(
             f"more than the {num_train} training pictures"
         )
         most = num_train // (world_size * accumulate)
-        fewer = "a smaller --accumulate" if accumulate > 1 else "fewer ranks"
-        raise TrainingError(message, hint=f"--batch-per-rank {most} or less" if most else fewer)
+        hint = "more pictures, or fewer ranks"
+        if most >= LEAST_BATCH:
+            hint = f"--batch-per-rank {most} or less"
+        elif num_train // world_size >= LEAST_BATCH:
+            hint = "a smaller --accumulate"
+        raise TrainingError(message, hint=hint)
 
 
 def _windows(

@@ -58,10 +58,9 @@ class SharedBatchNorm(nn.Module):
                 training=self.running_mean is None,
                 eps=self._eps,
             )
-        # Only both are left out together.
-        weight, bias = self.weight, self.bias
-        if weight is None:
-            weight, bias = samples.new_ones(samples.shape[1]), samples.new_zeros(samples.shape[1])
+        num_channels = samples.shape[1]
+        weight = samples.new_ones(num_channels) if self.weight is None else self.weight
+        bias = samples.new_zeros(num_channels) if self.bias is None else self.bias
         normal, mean, variance, count = _Normalise.apply(
             samples, weight, bias, self._eps, self._strategy
         )

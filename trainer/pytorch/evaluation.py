@@ -49,7 +49,7 @@ def evaluate(
     num_seen = 0
     batches = batches_in_order(num_images, batch_size)
     mine = (shard(list(batch), ranks.world) for batch in batches)
-    pictures = source.batches(mine, lambda _, *size: center_crop(*size))
+    pictures = source.batches(mine, center_crop)
     for batch in copied_ahead(pictures, device):
         if batch.samples:
             num_seen += len(batch.samples)

@@ -57,7 +57,7 @@ def compute_features(
     order = (mine[start : start + BATCH] for start in range(0, len(mine), BATCH))
     done = 0
     with throughput.training():
-        pictures = source.batches(order, lambda _, *shape: center_crop(*shape))
+        pictures = source.batches(order, center_crop)
         for batch in copied_ahead(pictures, device):
             with autocast(precision, device):
                 rows[done : done + len(batch.samples)] = backbone(normalise(batch.images))

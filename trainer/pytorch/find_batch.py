@@ -26,7 +26,7 @@ def holds(step: Callable[[int], object], number: int) -> bool:
 
 
 @contextlib.contextmanager
-def memory_told(what: str, *, hint: str = "a smaller batch") -> Generator[None]:
+def memory_told(what: str, *, hint: str) -> Generator[None]:
     """Raise TrainingError, which says what a GPU's memory does not hold, in place of PyTorch's error."""
     try:
         yield

@@ -30,6 +30,7 @@ from trainer.common.model_about import About
 from trainer.common.options import MAY_CHANGE, parse_options
 from trainer.common.position import Position
 from trainer.common.schedule import Schedule, ScheduleName
+from trainer.common.sharding import LEAST_BATCH
 from trainer.common.throughput import Throughput
 from trainer.data.pictures.crops import center_crop
 from trainer.data.pictures.grid import write_grid
@@ -58,7 +59,7 @@ from trainer.pytorch.picture_task import PictureTask
 from trainer.pytorch.precision import make_sgd
 from trainer.pytorch.predictions import predict_some
 from trainer.pytorch.program import run_program
-from trainer.pytorch.task import Part
+from trainer.pytorch.task import Part, first_samples
 
 LR_BATCH = 256
 NUM_SHOWN = 12
@@ -88,7 +89,7 @@ class Options(PictureOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require_positive("epochs", "lr", "workers")
-        self.require_at_least(2, "batch_per_rank")  # batch statistics of one picture are none
+        self.require_at_least(LEAST_BATCH, "batch_per_rank")
         self.require_at_least(32, "image_size")
         self.require_at_least(0, "momentum")
         self.require_at_least(len(INSECTS), "num_images")
@@ -120,7 +121,8 @@ class Transfer(PictureTask[Options]):
     network: ResNet
     # Whether no file is given for its weights.
     is_random: bool
-    features: tuple[Features, Features]
+    features: Features
+    val_features: Features
     # Of the pass that made the features: a step on them sees no picture.
     seen: Throughput
 
@@ -177,7 +179,7 @@ class Transfer(PictureTask[Options]):
         return build_network(about.network, len(about.classes), about.image_size)
 
     def begin(self, network: nn.Module, position: Position) -> None:  # noqa: ARG002
-        """Compute the features of all pictures, where only the head learns.
+        """Compute the features of the pictures that are to be seen, where only the head learns.
 
         A checkpoint holds the backbone that its head was trained on, whichever `--weights` names now.
         """
@@ -194,7 +196,9 @@ class Transfer(PictureTask[Options]):
             throughput=self.seen,
         )
         train, val = self.pictures
-        self.features = (of(self.data.train, train.labels), of(self.data.val, val.labels))
+        if not self.options.evaluate_only:
+            self.features = of(self.data.train, train.labels)
+        self.val_features = of(self.data.val, val.labels)
 
     def select(self, network: nn.Module) -> nn.Module:
         """Give the head, or the whole network."""
@@ -204,24 +208,25 @@ class Transfer(PictureTask[Options]):
     @property
     def train_source(self) -> Source:
         """Rows of features for the head, pictures for every weight."""
-        return self.features[0] if self.is_frozen else self.data.train
+        return self.features if self.is_frozen else self.data.train
 
     @property
     def val_source(self) -> Source:
         """Give the batches of the validation set."""
-        return self.features[1] if self.is_frozen else self.data.val
+        return self.val_features if self.is_frozen else self.data.val
 
     def sees(self, images: Tensor) -> Tensor:
         """Leave rows of features as they are."""
         return images if self.is_frozen else super().sees(images)
 
     def trial(self, number: int) -> Part[Batch]:
-        """Make a batch of so many rows of features, or pictures of noise."""
+        """Make a batch of the first rows of features, or pictures of noise."""
         if not self.is_frozen:
             return super().trial(number)
-        samples = [place % self.data.num_train for place in range(number)]
-        (batch,) = self.train_source.batches([samples], lambda _, *size: center_crop(*size))
-        return Part(batch=batch, samples=samples, num_samples=number)
+        source = self.train_source
+        return first_samples(
+            number, self.data.num_train, lambda rows: next(source.batches([rows], center_crop))
+        )
 
     def optimizer(self, part: nn.Module, scaler: torch.amp.GradScaler | None) -> Optimizer:
         """Make SGD."""

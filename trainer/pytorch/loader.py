@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from trainer.common.errors import TrainingError
 from trainer.common.world import World
 from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.data.pictures.crops import Crop
@@ -303,6 +302,5 @@ def decode(data: bytes, name: Callable[[], str]) -> Tensor:
         why = re.sub(r"^.*\.cpp:\d+, ", "", str(error).splitlines()[0]).partition(". ")[0]
         raise not_whole(name(), why) from None
     if picture.dtype != torch.uint8:
-        message = f"`{name()}` has more than 8 bits a colour"
-        raise TrainingError(message, hint="convert it to 8 bits")
+        raise CorruptPicture(name(), f"`{name()}` has more than 8 bits a colour")
     return picture

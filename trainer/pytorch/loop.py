@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trainer.common.accelerators import OTHERS_HINT, PREDICTED, warn_of_emulation
 from trainer.common.errors import TrainingError
-from trainer.common.find_batch import largest_batch
+from trainer.common.find_batch import found_batch, largest_batch
 from trainer.common.messages import warn
 from trainer.common.metrics import Metrics
 from trainer.common.options import recipe_of
@@ -73,9 +73,6 @@ def run(task: Task[OptionsT, B]) -> None:
         return
     began_s = time.perf_counter()
     figures = training.run()
-    if ranks.world.is_main:
-        with memory_told("the last predictions"):
-            task.finish(training.result)
     split = task.main_figure.split
     write_results(
         training.result,
@@ -98,6 +95,9 @@ def run(task: Task[OptionsT, B]) -> None:
         began_s=began_s,
         hint=options.hint,
     )
+    if ranks.world.is_main:
+        with memory_told("the last predictions", hint=OTHERS_HINT):
+            task.finish(training.result)
 
 
 class Training(Generic[OptionsT, B]):
@@ -151,6 +151,8 @@ class Training(Generic[OptionsT, B]):
         """Train from the last checkpoint to the last step; gives the last evaluation's figures."""
         task, options, ranks = self._task, self._task.options, self._task.ranks
         position = self.keeper.restore(options.epochs)
+        if options.evaluate_only:
+            self._require_weights(position)
         self._begin(position)
         num_left = 0 if options.evaluate_only else max(0, task.num_steps - position.step)
         self._profiler.plan(num_left)
@@ -179,8 +181,6 @@ class Training(Generic[OptionsT, B]):
             guard = Guard(
                 ranks, task.device, self.keeper, on_loss=progress.on_loss, hint=options.hint
             )
-            if options.evaluate_only:
-                self._require_weights(position)
             while True:
                 is_over = options.evaluate_only or position.step >= task.num_steps
                 if is_over or (position.epoch and not position.batch):
@@ -205,8 +205,9 @@ class Training(Generic[OptionsT, B]):
             self._take_step([task.trial(number)] * task.num_parts, 0.0)
 
         found = largest_batch(lambda number: holds(step, number), least=2)
-        task.say(f"the largest --{task.batch_option.replace('_', '-')} that fits is {found}")
-        task.ranks.run_dir.write_summary({"program": task.program, "largest_batch": found})
+        text, summary = found_batch(found, task.batch_option, program=task.program)
+        task.say(text)
+        task.ranks.run_dir.write_summary(summary)
 
     def _begin(self, position: Position) -> None:
         """Let the task compute what it needs of the network, by the weights that were restored."""

@@ -355,11 +355,7 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
             "train_images": len(self.training),
             "val_images": len(self.validation.pictures) if self.validation else 0,
             "boxes_per_image": int(self.training.num_objects.sum()) / len(self.training),
-            "pictures_skipped": int(
-                self.ranks.strategy.sum(
-                    torch.tensor(float(self.corrupt.num_skipped), device=self.device)
-                )
-            ),
+            "pictures_skipped": self.over_ranks(self.corrupt.num_skipped),
         }
 
 

@@ -38,7 +38,7 @@ from trainer.pytorch.model_file import read_model
 from trainer.pytorch.precision import autocast
 from trainer.pytorch.program import TorchOptions, run_program
 from trainer.pytorch.strategy import Ranks
-from trainer.pytorch.task import Loss, Part, Task
+from trainer.pytorch.task import Loss, Part, Task, first_samples
 from trainer.pytorch.transfer import send
 
 SYNTHETIC = "synthetic"
@@ -156,10 +156,9 @@ class Digits(Task[Options, tuple[Tensor, Tensor]]):
             yield Part(batch=batch, samples=mine, num_samples=num_samples)
 
     def trial(self, number: int) -> Part[tuple[Tensor, Tensor]]:
-        """Make a batch of so many pictures, again and again where there are fewer."""
-        samples = [place % len(self.training.labels) for place in range(number)]
-        (batch,) = self.training.batches([samples])
-        return Part(batch=batch, samples=samples, num_samples=number)
+        """Make a batch of the first pictures."""
+        number_there = len(self.training.labels)
+        return first_samples(number, number_there, lambda rows: next(self.training.batches([rows])))
 
     def loss(self, model: nn.Module, part: Part[tuple[Tensor, Tensor]]) -> Loss:
         """Compute the cross entropy; the ranks' parts of a batch may differ in size by one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 from collections.abc import Callable, Generator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
@@ -48,33 +49,31 @@ def build_network(name: str, num_classes: int, image_size: int) -> nn.Module:
     if name in get_args(NetworkName):
         return build_resnet(cast("NetworkName", name), num_classes)
     if name in models.list_models(models):
-        # Networks whose training has outputs beside the scores; transformers are for one size.
+        make = partial(models.get_model, name, weights=None, num_classes=num_classes)
+        if name.startswith("vit_"):  # made for one size
+            with _size_told(name, image_size, USUAL_SIZE):
+                return make(image_size=image_size)
+        # Networks whose training has outputs beside the scores.
         plain = {"aux_logits": False} if name in ("googlenet", "inception_v3") else {}
-        sized = {"image_size": image_size} if name.startswith("vit_") else {}
-        with _size_told(name, image_size, USUAL_SIZE):
-            made = models.get_model(name, weights=None, num_classes=num_classes, **plain, **sized)
-            return _tried(made, image_size, USUAL_SIZE)
+        return _tried(name, make(**plain), image_size, USUAL_SIZE)
     try:
         import timm
-        from timm.data import resolve_model_data_config
     except ImportError:
         where = "torchvision has, and timm is not installed"
     else:
         if timm.is_model(name):
             made = timm.create_model(name, num_classes=num_classes)
-            usual_size = resolve_model_data_config(made)["input_size"][-1]
-            with _size_told(name, image_size, usual_size):
-                return _tried(made, image_size, usual_size)
+            return _tried(name, made, image_size, made.pretrained_cfg["input_size"][-1])
         where = "torchvision or timm has"
     near = difflib.get_close_matches(name, models.list_models(models), n=1)
     message = f"--network {name} is no classifier that {where}"
     raise TrainingError(message, hint=f"--network {near[0] if near else 'resnet50'}")
 
 
-def _tried(network: nn.Module, image_size: int, usual_size: int) -> nn.Module:
+def _tried(name: str, network: nn.Module, image_size: int, usual_size: int) -> nn.Module:
     """Give the network, once it has looked at a picture where that is not of its usual size."""
     if image_size != usual_size:
-        with torch.no_grad():
+        with _size_told(name, image_size, usual_size), torch.no_grad():
             network.eval()(torch.zeros(1, 3, image_size, image_size))
     return network.train()
 
@@ -85,6 +84,8 @@ def _size_told(name: str, image_size: int, usual_size: int) -> Generator[None]:
     try:
         yield
     except (AssertionError, RuntimeError, ValueError) as error:
+        if image_size == usual_size:
+            raise
         why = str(error).partition("\n")[0]
         size = f"{image_size} x {image_size} pixels"
         message = f"--network {name} does not take pictures of {size}: {why}"
@@ -144,22 +145,22 @@ def load_weights_of(network: nn.Module, path: Path, *, hint: str) -> None:
 
 def _load(network: nn.Module, weights: Mapping[str, Tensor], path: Path, *, hint: str) -> None:
     wanted = network.state_dict()
-    # Frozen norms, which a network that begins from weights may have, count no batches.
-    counts = {key for key in set(weights) - set(wanted) if key.endswith(".num_batches_tracked")}
-    weights = {key: value for key, value in weights.items() if key not in counts}
-    odd = sorted(set(weights) ^ set(wanted))
+    # Frozen norms count no batches, nor do those of torchvision's oldest files.
+    odd = sorted(
+        key for key in set(weights) ^ set(wanted) if not key.endswith(".num_batches_tracked")
+    )
     odd += [key for key in wanted if key in weights and weights[key].shape != wanted[key].shape]
     if odd:
         message = f"`{path}` holds weights of another network: {odd[0]} does not fit"
         raise TrainingError(message, hint=hint)
-    network.load_state_dict(weights)
+    network.load_state_dict(weights, strict=False)
 
 
 def parameter_groups(network: nn.Module, *, weight_decay: float) -> list[dict[str, Any]]:
-    """Split the parameters in two groups: batch norms and biases do not decay."""
+    """Split the parameters in two groups: batch norms and biases do not decay, nor adapt (LAMB)."""
     decaying = [each for each in network.parameters() if each.ndim > 1]
     others = [each for each in network.parameters() if each.ndim <= 1]
     return [
-        {"params": decaying, "weight_decay": weight_decay},
-        {"params": others, "weight_decay": 0.0},
+        {"params": decaying, "weight_decay": weight_decay, "adapts": True},
+        {"params": others, "weight_decay": 0.0, "adapts": False},
     ]

@@ -40,7 +40,7 @@ def make_optimizer(
 class Lamb(Optimizer):
     """LAMB: each tensor's step of Adam is scaled to the norm of that tensor.
 
-    Tensors that do not decay, batch norms and biases, take Adam's step as it is. A step whose gradients
+    Groups that do not adapt, batch norms and biases, take Adam's step as it is. A step whose gradients
     overflowed is left out by the kernels: fp16's scaler hands on `found_inf`, which is not read.
     """
 
@@ -53,7 +53,7 @@ class Lamb(Optimizer):
         weight_decay: float = 0.0,
     ) -> None:
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
-        super().__init__(params, defaults)
+        super().__init__(params, defaults | {"adapts": True})
         self._step_supports_amp_scaling = True
 
     @torch.no_grad()
@@ -94,6 +94,7 @@ class Lamb(Optimizer):
         )
         if group["weight_decay"]:
             torch._foreach_sub_(updates, parameters, alpha=group["weight_decay"])
+        if group["adapts"]:
             ours, theirs = (torch.stack(list(_norms(each))) for each in (parameters, updates))
             ratios = torch.where((ours > 0) & (theirs > 0), ours / theirs, torch.ones_like(ours))
             torch._foreach_mul_(updates, list(ratios.unbind()))

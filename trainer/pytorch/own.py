@@ -39,8 +39,8 @@ from trainer.pytorch.optimizers import OptimizerName, make_optimizer
 from trainer.pytorch.precision import autocast
 from trainer.pytorch.program import TorchOptions, run_program
 from trainer.pytorch.strategy import Ranks
-from trainer.pytorch.task import Loss, Part, Task
-from trainer.pytorch.transfer import copied_ahead
+from trainer.pytorch.task import Loss, Part, Task, first_samples
+from trainer.pytorch.transfer import copied_ahead, place
 
 # Each costs a fork in each epoch.
 MOST_WORKERS = 4
@@ -185,11 +185,12 @@ class OwnTask(Task[Options, Pair]):
             yield Part(batch=pair, samples=samples, num_samples=size)
 
     def trial(self, number: int) -> Part[Pair]:
-        """Make a batch of the first samples, again and again where there are fewer."""
-        samples = [place % len(self.train) for place in range(number)]
-        inputs, targets = default_collate([self.train[place] for place in samples])
-        pair = (inputs.to(self.device), targets.to(self.device))
-        return Part(batch=pair, samples=samples, num_samples=number)
+        """Make a batch of the first samples."""
+        return first_samples(
+            number,
+            len(self.train),
+            lambda rows: place(default_collate([self.train[row] for row in rows]), self.device),
+        )
 
     def loss(self, model: nn.Module, part: Part[Pair]) -> Loss:
         """Compute the user's loss."""
@@ -243,19 +244,18 @@ class OwnTask(Task[Options, Pair]):
                 found = self._own.predict(network, path, folder)
             except (CorruptPicture, OSError) as error:
                 why = require_corrupt(error)
-                reason = why if str(path) in why else f"`{path}` is not a complete file: {why}"
+                reason = why if str(path) in why else f"predict() failed at `{path}`: {why}"
                 files.corrupt.skip(CorruptPicture(str(path), reason))
                 continue
             yield {"file": files.shown(index), **found}
 
     def summary(self) -> dict[str, object]:
         """Give the sizes of batch and sets, and how often a sample was skipped; a collective."""
-        skipped = torch.tensor(float(self.corrupt.num_skipped), device=self.device)
         return {
             "batch_size": self.options.batch_size,
             "train_samples": len(self.train),
             "val_samples": len(self.val),
-            "samples_skipped": int(self.ranks.strategy.sum(skipped)),
+            "samples_skipped": self.over_ranks(self.corrupt.num_skipped),
         }
 
     @property

@@ -178,7 +178,7 @@ class PictureTask(Task[OptionsT, Batch]):
             size=options.image_size,
             seed=options.seed,
         )
-        (batch,) = noise.batches([samples], lambda _, *size: center_crop(*size))
+        (batch,) = noise.batches([samples], center_crop)
         return Part(batch=batch, samples=samples, num_samples=number)
 
     def loss(self, model: nn.Module, part: Part[Batch]) -> Loss:
@@ -219,12 +219,11 @@ class PictureTask(Task[OptionsT, Batch]):
 
         A collective.
         """
-        skipped = self.data.corrupt.num_skipped if self.data.corrupt else 0
-        total = self.ranks.strategy.sum(torch.tensor(float(skipped), device=self.device))
+        corrupt = self.data.corrupt
         return {
             "batch_size": self.batch_size,
             "image_size": self.options.image_size,
             "train_images": self.data.num_train,
             "val_images": self.data.num_val,
-            "pictures_skipped": int(total),
+            "pictures_skipped": self.over_ranks(corrupt.num_skipped if corrupt else 0),
         }

@@ -28,7 +28,7 @@ def picture_shares(
     network.eval()
     order = [samples[start : start + BATCH] for start in range(0, len(samples), BATCH)]
     device = next(network.parameters()).device
-    pictures = source.batches(order, lambda _, *size: center_crop(*size))
+    pictures = source.batches(order, center_crop)
     for batch in copied_ahead(pictures, device):
         if not batch.samples:
             continue

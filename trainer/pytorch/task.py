@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
@@ -49,6 +49,12 @@ class Loss:
     num_right: Tensor | None = None
 
 
+def first_samples(number: int, num_train: int, take: Callable[[Sequence[int]], B]) -> Part[B]:
+    """Make a part of so many samples, as `take` gives them: again and again where there are fewer."""
+    samples = [place % num_train for place in range(number)]
+    return Part(batch=take(samples), samples=samples, num_samples=number)
+
+
 class Task(ABC, Generic[OptionsT, B]):
     """A training as a program says it; `run` (trainer.pytorch.loop) calls the methods in the order they stand here.
 
@@ -79,6 +85,10 @@ class Task(ABC, Generic[OptionsT, B]):
         if self.ranks.world.is_main:
             clear = "\r\033[K" if sys.stdout.isatty() else ""  # over the progress line
             print(f"{clear}{text}", flush=True)
+
+    def over_ranks(self, number: int) -> int:
+        """Add up a rank's number over all ranks; a collective."""
+        return int(self.ranks.strategy.sum(torch.tensor(float(number), device=self.device)))
 
     def set_up_cuda(self) -> None:
         """Choose TF32 as cuDNN's convolutions have it, and kernels by trying them."""
@@ -182,9 +192,9 @@ class Task(ABC, Generic[OptionsT, B]):
         message = f"{self.program} does not say how it predicts a file"
         raise TrainingError(message, hint="predict() of the task, or predict= of own.Own")
 
-    def finish(self, network: nn.Module) -> None:
-        """Write what else the program leaves of its trained network; on rank 0 only."""
-
     def summary(self) -> dict[str, object]:
         """Give the figures that the summary has of this program alone."""
         return {}
+
+    def finish(self, network: nn.Module) -> None:
+        """Write what else the program leaves of its trained network; on rank 0 only."""

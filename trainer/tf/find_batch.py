@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from trainer.common.errors import TrainingError
-from trainer.common.find_batch import largest_batch, require_one_gpu
+from trainer.common.find_batch import found_batch, largest_batch, require_one_gpu
 from trainer.common.messages import say
 from trainer.tf.job import Job
 from trainer.tf.steps import make_learning
@@ -37,8 +37,9 @@ def tell_largest_batch(job: Job) -> None:
         return True
 
     found = largest_batch(holds, least=2)
-    say(f"the largest --batch-per-rank that fits is {found}")
-    job.ranks.run_dir.write_summary({"program": job.program, "largest_batch": found})
+    text, summary = found_batch(found, "batch_per_rank", program=job.program)
+    say(text)
+    job.ranks.run_dir.write_summary(summary)
 
 
 def beyond_memory(batch: int) -> TrainingError:

@@ -101,7 +101,7 @@ class Job:
         """Read this rank's part of the validation set; the last batch may have no picture."""
         batches = batches_in_order(self.data.num_val, self.batch_size)
         mine = (shard(list(batch), self.ranks.world) for batch in batches)
-        return self.data.val.read(mine, lambda _, *size: center_crop(*size))
+        return self.data.val.read(mine, center_crop)
 
     def make_keeper(self) -> Keeper:
         """Keep the weights, the optimizer and the generators of this training."""

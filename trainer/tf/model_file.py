@@ -78,7 +78,10 @@ def _read(path: Path) -> Arrays:
 
 def _fill(network: keras.Model, path: Path, weights: Arrays, *, hint: str) -> None:
     wanted = weights_of(network)
-    odd = sorted(set(weights) ^ set(wanted))
+    # Norms of Keras count no batches, nor do those of torchvision's oldest files.
+    odd = sorted(
+        key for key in set(weights) ^ set(wanted) if not key.endswith(".num_batches_tracked")
+    )
     odd += [key for key in wanted if key in weights and weights[key].shape != wanted[key].shape]
     if odd:
         message = f"`{path}` holds weights of another network: {odd[0]} does not fit"

@@ -57,7 +57,7 @@ def shares_of(
         return tf.nn.softmax(tf.cast(network(images, training=False), tf.float32))
 
     order = [*batches_in_order(len(files.paths), BATCH)]
-    with loader.read(order, lambda _, *size: center_crop(*size)) as reading:
+    with loader.read(order, center_crop) as reading:
         for _, (images, _) in zip(order, reading.dataset, strict=False):
             samples = reading.take()
             found = shares(images).numpy()[: len(samples)].tolist()

@@ -93,6 +93,14 @@ class WithoutRoom(classifier.Classifier):
         raise torch.OutOfMemoryError(str(files))
 
 
+class WithoutRoomToDraw(hymenoptera.Transfer):
+    """Has no room for the pictures at its end."""
+
+    def finish(self, network: nn.Module) -> None:
+        """Find no room."""
+        raise torch.OutOfMemoryError(str(network))
+
+
 class FiveFit(OnGpu):
     """A step of six samples is too large, whatever they are."""
 
@@ -151,10 +159,13 @@ def classifiers(ranks: Ranks) -> dict[str, str]:
 def searches(ranks: Ranks) -> dict[str, str]:
     """What the other programs find."""
     digits = ("--find-batch", "--data", str(make_default_digits(num_train=9, num_test=4, seed=1)))
-    pictures = ("--find-batch", "--data", "synthetic", "--num-images", "8")
-    pictures += ("--image-size", "32", "--batch-per-rank", "2")
+    made = ("--data", "synthetic", "--num-images", "8", "--image-size", "32")
+    made += ("--batch-per-rank", "2", "--epochs", "1")
+    pictures = (*made, "--find-batch")
     every = (*pictures, "--train", "all")
+    drawing = say_of(WithoutRoomToDraw(parse_options(hymenoptera.Options, made), ranks))
     return {
+        "drawing": f"{drawing}, {Path('outputs/model/hymenoptera.safetensors').exists()}",
         "digits": say_of(Digits(parse_options(mnist.Options, digits), ranks)),
         "head": say_of(Transfer(parse_options(hymenoptera.Options, pictures), ranks)),
         "all": say_of(Transfer(parse_options(hymenoptera.Options, every), ranks)),

@@ -29,6 +29,7 @@ from trainer.common.errors import TrainingError
 from trainer.common.position import Position
 from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.data.pictures.crops import Crop, center_crop, picture_rng, random_crop
+from trainer.data.pictures.header import CorruptPicture
 from trainer.data.pictures.jpeg_crop import open_cropper
 from trainer.data.pictures.splits import Pictures, open_pictures
 from trainer.pytorch.loader import DecodingThreads, Loader, decode
@@ -156,7 +157,7 @@ def corrupt(folder: Path) -> object:
         )
         said, sys.stderr = sys.stderr, io.StringIO()
         try:
-            batches = [*loader.batches(order, lambda _, *size: center_crop(*size))]
+            batches = [*loader.batches(order, center_crop)]
             shapes = {(len(each.images), len(each.labels)) for each in batches}
             assert shapes == {(len(each.samples), len(each.samples)) for each in batches}
             samples = [[*each.samples] for each in batches]
@@ -216,7 +217,7 @@ def broken(_folder: Path) -> object:
     for name, data in files.items():
         try:
             decode(data, lambda: "DIR/x.jpg")
-        except TrainingError as error:
+        except CorruptPicture as error:
             said[name] = str(error)
     return said
 

@@ -11,10 +11,14 @@ import random
 import sys
 import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
+from typing import ClassVar
+from unittest import mock
 
 import torch
 from torch import nn
+from torchvision.ops.misc import FrozenBatchNorm2d
 
 from trainer.common.errors import TrainingError
 from trainer.common.options import parse_options
@@ -27,7 +31,7 @@ from trainer.pytorch.batch_norms import share_batch_norms
 from trainer.pytorch.guard import require_whole_sums
 from trainer.pytorch.labels import LOSSES, mix
 from trainer.pytorch.loop import run
-from trainer.pytorch.networks import build_network
+from trainer.pytorch.networks import build_network, load_pretrained, parameter_groups
 from trainer.pytorch.optimizers import Lamb, make_optimizer
 from trainer.pytorch.precision import take_step
 from trainer.pytorch.rand_augment import CHANGES, rand_augment
@@ -35,7 +39,7 @@ from trainer.pytorch.strategy import make_strategy
 
 
 def lamb() -> object:
-    """Two steps on one tensor that decays and one that does not, at once and by an old checkpoint."""
+    """Two steps on tensors that decay or adapt or do not, at once and by an old checkpoint."""
     return {
         "at once": two_steps_of_lamb(is_resumed=False),
         "resumed": two_steps_of_lamb(is_resumed=True),
@@ -44,14 +48,18 @@ def lamb() -> object:
 
 def two_steps_of_lamb(*, is_resumed: bool) -> object:
     """Give the weights after two steps, between which lies a checkpoint of before 2026-11-26, or none."""
-    decaying, plain = torch.tensor([3.0, 4.0]), torch.tensor([1.0])
+    network = nn.Sequential(nn.Linear(2, 1), nn.Linear(2, 1, bias=False))
+    matrix, plain, other = network.parameters()
+    for each, values in ((matrix, [[3.0, 4.0]]), (plain, [1.0]), (other, [[3.0, 4.0]])):
+        each.data = torch.tensor(values)
     groups = [
-        {"params": [decaying], "weight_decay": 0.1},
-        {"params": [plain], "weight_decay": 0.0},
+        *parameter_groups(network[0], weight_decay=0.1),
+        parameter_groups(network[1], weight_decay=0.0)[0],
     ]
     optimizer = Lamb(groups, lr=0.01)
-    for gradients in (([0.5, -1.0], [2.0]), ([0.25, 0.5], [-1.0])):
-        decaying.grad, plain.grad = (torch.tensor(each) for each in gradients)
+    for gradients in (([[0.5, -1.0]], [2.0]), ([[0.25, 0.5]], [-1.0])):
+        matrix.grad, plain.grad = (torch.tensor(each) for each in gradients)
+        other.grad = matrix.grad.clone()
         optimizer.step()
         if is_resumed:
             kept = optimizer.state_dict()
@@ -59,7 +67,7 @@ def two_steps_of_lamb(*, is_resumed: bool) -> object:
                 state["step"] = int(state.pop("num_steps"))
             optimizer = Lamb(groups, lr=0.01)
             optimizer.load_state_dict(kept)
-    return [decaying.tolist(), plain.tolist()]
+    return [each.flatten().tolist() for each in (matrix, plain, other)]
 
 
 def scaled() -> object:
@@ -134,8 +142,36 @@ def networks() -> object:
     return found
 
 
+def files() -> object:
+    """Whether networks whose norms count batches, or do not, take files with such counts and without."""
+    counting = nn.Sequential(nn.BatchNorm2d(3), nn.Linear(2, 2))
+    frozen = nn.Sequential(FrozenBatchNorm2d(3, eps=1e-5), nn.Linear(2, 2))
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for kind, source in (("counted", counting), ("uncounted", frozen)):
+            torch.save(source.state_dict(), path := Path(folder) / f"{kind}.pth")
+            for network in (counting, frozen):
+                taken = copy.deepcopy(network)
+                for each in taken.parameters():
+                    each.data.zero_()
+                load_pretrained(taken, path, say=lambda _: None)
+                found[f"{kind} {type(network[0]).__name__}"] = all(
+                    torch.equal(taken.state_dict()[name], value)
+                    for name, value in source.state_dict().items()
+                    if "num_batches" not in name
+                )
+        torch.save({"1.weight": torch.zeros(2, 2), "1.bias": torch.zeros(2)}, path)
+        try:
+            load_pretrained(counting, path, say=lambda _: None)
+        except TrainingError as error:
+            found["without norms"] = str(error).partition("` ")[2]
+    return found
+
+
 class OfTimm(nn.Module):
     """A network as timm makes transformers: for pictures of one size."""
+
+    pretrained_cfg: ClassVar = {"input_size": (3, 48, 48)}
 
     def __init__(self, num_classes: int) -> None:
         super().__init__()
@@ -147,19 +183,18 @@ class OfTimm(nn.Module):
         return self.layers(images)
 
 
-def stand_in_of_timm() -> dict[str, ModuleType]:
-    """Modules with the three functions of timm that we call, and one network."""
-    timm, data = ModuleType("timm"), ModuleType("timm.data")
+def stand_in_of_timm() -> ModuleType:
+    """A module with the two functions of timm that we call, and one network."""
+    timm = ModuleType("timm")
     timm.is_model = lambda name: name == "small_vit"
     timm.create_model = lambda _name, num_classes: OfTimm(num_classes)
-    data.resolve_model_data_config = lambda _network: {"input_size": (3, 48, 48)}
-    return {"timm": timm, "timm.data": data}
+    return timm
 
 
 def sizes() -> object:
     """What networks make of pictures of a size: the shape of their scores, or what is said of it."""
     found: dict[str, object] = {}
-    sys.modules.update(stand_in_of_timm())
+    sys.modules["timm"] = stand_in_of_timm()
     for name, size in (
         *(("vit_b_16", 100), ("vit_b_16", 160), ("maxvit_t", 160), ("alexnet", 32)),
         *(("small_vit", 48), ("small_vit", 64), ("smal_vit", 48)),
@@ -170,8 +205,15 @@ def sizes() -> object:
             found[f"{name} {size}"] = list(scores.shape)
         except TrainingError as error:
             found[f"{name} {size}"] = str(error)
-    for name in stand_in_of_timm():
-        del sys.modules[name]
+    del sys.modules["timm"]
+    # What a network's own making fails by is no matter of the size.
+    full = RuntimeError("DefaultCPUAllocator: can't allocate memory")
+    for name, size in (("alexnet", 64), ("vit_b_16", 224)):
+        with (
+            mock.patch("torchvision.models.get_model", side_effect=full),
+            contextlib.suppress(RuntimeError),
+        ):
+            build_network(name, 5, size)
     return found
 
 
@@ -201,6 +243,7 @@ def norms() -> object:
     for name, given in {
         "usual": {},
         "without weights": {"affine": False},
+        "without offsets": {"bias": False},
         "without statistics": {"track_running_stats": False},
         "mean of all batches": {"momentum": None},
     }.items():
@@ -284,7 +327,7 @@ def torn() -> object:
     return found
 
 
-CHECKS = (torn, lamb, scaled, losses, mixed, votes, networks, sizes, changed, norms)
+CHECKS = (torn, lamb, scaled, losses, mixed, votes, networks, files, sizes, changed, norms)
 
 
 def main(_argv: Sequence[str]) -> None:

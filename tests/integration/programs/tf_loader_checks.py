@@ -103,7 +103,7 @@ def corrupt(folder: Path) -> object:
         given = read(
             pictures,
             order,
-            lambda _, *size: center_crop(*size),
+            center_crop,
             corrupt=limit,
             is_filled=is_filled,
         )
@@ -129,7 +129,7 @@ def formats(folder: Path) -> object:
     ((images, _, _),) = read(
         open_pictures(folder, "train"),
         [range(len(kinds))],
-        lambda _, *size: center_crop(*size),
+        center_crop,
         batch=len(kinds),
     )
     return [image[5, 5].tolist() for image in images]
@@ -150,7 +150,7 @@ def broken(folder: Path) -> object:
         pictures = open_pictures(folder, "train")
         read(pictures, [[0]])
         try:
-            read(pictures, [[0], [0, 1], [0]], lambda _, *size: center_crop(*size))
+            read(pictures, [[0], [0, 1], [0]], center_crop)
         except TrainingError as error:
             said[name] = str(error).replace(str(folder), "DIR")
     return said
@@ -168,7 +168,7 @@ def leave(folder: Path) -> None:
     loader = Loader(open_pictures(folder, "train"), batch=1, size=SIZE, num_workers=2)
     circle: list[Any] = []
     try:
-        with loader.read(slow_order(), lambda _, *size: center_crop(*size)) as reading:
+        with loader.read(slow_order(), center_crop) as reading:
             circle += [circle, iter(reading.dataset)]
             next(circle[1])
             raise InterruptedError

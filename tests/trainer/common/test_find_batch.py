@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trainer.common.errors import TrainingError
-from trainer.common.find_batch import largest_batch, largest_that_fits, require_one_gpu
+from trainer.common.find_batch import found_batch, largest_batch, largest_that_fits, require_one_gpu
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,19 @@ def test_memory_that_holds_not_even_the_least_is_an_error() -> None:
     assert str(raised.value) == (
         "the GPU's memory does not hold a step of 2 samples "
         "(hint: --precision bf16, or a smaller --image-size)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("limit", "told", "is_bound"), [(16383, "16383", False), (1 << 20, "at least 16384", True)]
+)
+def test_where_all_fit_the_search_says_that_it_ended_before_the_memory(
+    limit: int, told: str, is_bound: bool
+) -> None:
+    found = largest_batch(lambda number: number <= limit, least=2)
+    assert found_batch(found, "batch_size", program="p") == (
+        f"the largest --batch-size that fits is {told}",
+        {"program": "p", "largest_batch": found, "is_bound_of_search": is_bound},
     )
 
 

@@ -139,6 +139,7 @@ def test_every_sample_falls_to_one_rank_once_wherever_training_goes_on(
     [
         (7, 1, "--batch-per-rank 4 on 2 ranks is a batch of 8, more than the 7 training pictures"),
         (1, 1, "--batch-per-rank 4 on 2 ranks is a batch of 8, more than the 1 training pictures"),
+        (2, 1, "--batch-per-rank 4 on 2 ranks is a batch of 8, more than the 2 training pictures"),
         (
             19,
             3,
@@ -149,19 +150,29 @@ def test_every_sample_falls_to_one_rank_once_wherever_training_goes_on(
             3,
             "--batch-per-rank 4 --accumulate 3 on 2 ranks is a batch of 24, more than the 5 tra",
         ),
+        (
+            3,
+            3,
+            "--batch-per-rank 4 --accumulate 3 on 2 ranks is a batch of 24, more than the 3 tra",
+        ),
     ],
 )
 def test_a_set_that_fills_no_batch_of_all_ranks_is_refused(num_train, accumulate, message):
-    """With what would fill one: batches of 3 of 7 pictures, and three parts of 3 of 19."""
+    """With what would fill one: batches of 3 of 7 pictures, and three parts of 3 of 19.
+
+    No program takes batches of one.
+    """
     ranks = {"world_size": 2, "accumulate": accumulate}
     require_full_batch(8 * accumulate, batch_per_rank=4, **ranks)
     with pytest.raises(TrainingError, match=re.escape(message)) as refused:
         require_full_batch(num_train, batch_per_rank=4, **ranks)
     hints = {
         7: "--batch-per-rank 3 or less",
-        1: "fewer ranks",
+        1: "more pictures, or fewer ranks",
+        2: "more pictures, or fewer ranks",
         19: "--batch-per-rank 3 or less",
         5: "a smaller --accumulate",
+        3: "more pictures, or fewer ranks",
     }
     assert refused.value.hint == hints[num_train]
     if num_train in (7, 19):

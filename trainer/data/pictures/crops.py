@@ -72,9 +72,9 @@ def random_crop(
     return _in_the_middle(width, height, crop_width, crop_height, is_flipped=is_flipped)
 
 
-def center_crop(width: int, height: int, *, fraction: float = CENTER) -> Crop:
-    """Give the square in the middle whose side is that fraction of the shorter one."""
-    side = max(1, round(min(width, height) * fraction))
+def center_crop(_index: int, width: int, height: int) -> Crop:
+    """Give an evaluation's crop: the square in the middle whose side is CENTER of the shorter one."""
+    side = max(1, round(min(width, height) * CENTER))
     return _in_the_middle(width, height, side, side, is_flipped=False)
 
 

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainer.common.messages import warn
 from trainer.common.whole_file import write_whole
 from trainer.data.pictures.decoding import decode_rgb
+from trainer.data.pictures.header import CorruptPicture
 
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
@@ -41,7 +43,8 @@ class Prediction:
 def write_grid(path: Path, predictions: Sequence[Prediction]) -> None:
     """Write the pictures in rows of four, right ones titled green, wrong ones red; whole or not.
 
-    Raises TrainingError for a picture that is none, and where the disk refuses.
+    A picture that Pillow cannot read is left out, with a warning. Raises TrainingError where the disk
+    refuses.
     """
     from PIL import Image, ImageDraw, ImageFont, ImageOps
 
@@ -59,7 +62,11 @@ def write_grid(path: Path, predictions: Sequence[Prediction]) -> None:
         for line, text in enumerate(lines):
             place = left, top + line * TEXT_HEIGHT // 2
             draw.text(place, _fit(draw, text, CELL, font), font=font, fill=INK if line else ink)
-        picture = decode_rgb(each.picture, f"the picture of {each.about}")
+        try:
+            picture = decode_rgb(each.picture, f"the picture of {each.about}")
+        except CorruptPicture as error:
+            warn(f"{error.reason}; it is not drawn")
+            continue
         cell = ImageOps.pad(picture, (CELL, CELL), color="white", centering=(0, 0))
         grid.paste(cell, (left, top + TEXT_HEIGHT))
     encoded = io.BytesIO()

@@ -156,4 +156,5 @@ def tell_classes(
                 )
             )
         yield row
-    write_grid(folder / "predictions.png", drawn)
+    if drawn:
+        write_grid(folder / "predictions.png", drawn)

@@ -59,7 +59,6 @@ def test_crops_stay_the_same_from_release_to_release():
 
 
 def test_the_center_is_seven_eighths_of_the_shorter_side():
-    assert center_crop(500, 256).box == (138, 16, 362, 240)
-    assert center_crop(256, 500).box == (16, 138, 240, 362)
-    assert center_crop(10, 10, fraction=1.0).box == (0, 0, 10, 10)
-    assert center_crop(1, 5).box == (0, 2, 1, 3)
+    assert center_crop(0, 500, 256).box == (138, 16, 362, 240)
+    assert center_crop(1, 256, 500).box == (16, 138, 240, 362)
+    assert center_crop(2, 1, 5).box == (0, 2, 1, 3)

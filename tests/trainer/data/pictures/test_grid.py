@@ -47,6 +47,19 @@ def test_a_picture_is_shown_whole_and_its_titles_colour_says_whether_it_is_right
     assert darkest == [(22, 120, 60), (190, 30, 30)]
 
 
+def test_a_picture_that_cannot_be_drawn_leaves_its_place_empty(tmp_path, capsys):
+    """A decoder that is not Pillow takes a PNG whose text has a wrong checksum."""
+    blue = encoded((40, 40), "blue")
+    text = b"\x00\x00\x00\x04tEXtA\x00bc\x00\x00\x00\x00"
+    odd = blue[:33] + text + blue[33:]
+    write_grid(tmp_path / "grid.png", [prediction(odd), prediction(blue)])
+    assert "the picture of true ants` is not a complete picture: " in capsys.readouterr().err
+    grid = read(tmp_path / "grid.png").convert("RGB")
+    assert [grid.getpixel((left, 12 + 46 + 20)) for left in (12 + 20, 248 + 20)] == [
+        *((255, 255, 255), (0, 0, 255))
+    ]
+
+
 def test_a_title_wider_than_its_picture_is_cut(tmp_path):
     name = "n02105505 komondor " * 9
     write_grid(tmp_path / "grid.png", [prediction(encoded((9, 9), "blue"), predicted=name)] * 2)
