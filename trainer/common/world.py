@@ -56,6 +56,13 @@ class World:
         """True for the rank that writes files and prints."""
         return self.rank == 0
 
+    def num_workers(self, device: str) -> int:
+        """Give how many threads decode: a GPU's rank has its share of cores, another computes on them."""
+        if device == "cpu":
+            return self.num_threads
+        # Where the launcher has given the rank cores of its own, they are not parted again.
+        return max(self.num_threads, _share_of_cores(self.local_size))
+
     @classmethod
     def from_environment(
         cls,

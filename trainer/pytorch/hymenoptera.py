@@ -23,7 +23,6 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torchvision.models import ResNet
 
 from trainer.common.messages import warn
 from trainer.common.model_about import About
@@ -118,7 +117,6 @@ class Transfer(PictureTask[Options]):
 
     folder: Path
     pictures: tuple[Pictures, Pictures]
-    network: ResNet
     # Whether no file is given for its weights.
     is_random: bool
     features: Features
@@ -164,11 +162,11 @@ class Transfer(PictureTask[Options]):
         weights = find_weights(
             options.weights, self.folder, option="--weights", is_made=is_made or has_model
         )
-        self.network = build_resnet(options.network, len(self.data.classes))
+        network = build_resnet(options.network, len(self.data.classes))
         if weights is not None:
-            load_pretrained(self.network, weights, say=self.say)
+            load_pretrained(network, weights, say=self.say)
         self.is_random = weights is None and not has_model
-        return self.network
+        return network
 
     def about(self) -> dict[str, object]:
         """Give size, classes, and the name of the network."""
@@ -178,7 +176,7 @@ class Transfer(PictureTask[Options]):
         """Make the network of a saved model again, with random weights."""
         return build_network(about.network, len(about.classes), about.image_size)
 
-    def begin(self, network: nn.Module, position: Position) -> None:  # noqa: ARG002
+    def begin(self, network: nn.Module, position: Position) -> None:
         """Compute the features of the pictures that are to be seen, where only the head learns.
 
         A checkpoint holds the backbone that its head was trained on, whichever `--weights` names now.
@@ -190,7 +188,7 @@ class Transfer(PictureTask[Options]):
         self.seen = Throughput(num_warmup_steps=1, synchronise=waiter(self.device))
         of = partial(
             compute_features,
-            *(self.network, self.ranks),
+            *(network, self.ranks),
             device=self.device,
             precision=self.options.precision,
             throughput=self.seen,

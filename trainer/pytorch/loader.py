@@ -7,7 +7,6 @@ processes, and no process is forked beside MPI, CUDA or a checkpoint that is bei
 from __future__ import annotations
 
 import functools
-import os
 import re
 import threading
 import time
@@ -20,7 +19,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from trainer.common.world import World
 from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.data.pictures.crops import Crop
 from trainer.data.pictures.header import CorruptPicture, not_whole, require_decodable
@@ -71,14 +69,6 @@ def _pixel_scale(device: torch.device) -> tuple[Tensor, Tensor]:
     """Copy mean and deviation to the device once: a copy in each step would wait for the one before."""
     mean, std = (torch.tensor(each).mul_(255).view(1, 3, 1, 1) for each in (PIXEL_MEAN, PIXEL_STD))
     return mean.to(device), std.to(device)
-
-
-def num_workers(world: World, device: torch.device) -> int:
-    """Give how many threads decode: a GPU's rank has its share of cores, another computes on them."""
-    if device.type == "cpu":
-        return world.num_threads
-    # Where the launcher has given the rank cores of its own, they are not parted again.
-    return max(world.num_threads, len(os.sched_getaffinity(0)) // world.local_size)
 
 
 class DecodingThreads:

@@ -38,7 +38,6 @@ from trainer.data.pictures.header import CorruptPicture
 from trainer.data.pictures.predicted import Files, Row
 from trainer.pytorch.coco_cache import CachedPictures, CachedSplit, open_cached
 from trainer.pytorch.guard import Guard
-from trainer.pytorch.loader import num_workers
 from trainer.pytorch.loop import run
 from trainer.pytorch.maskrcnn_evaluation import evaluate
 from trainer.pytorch.maskrcnn_loading import SYNTHETIC, Reader, Sample, find_data, read_sample
@@ -272,7 +271,7 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
 
     def batches(self, position: Position) -> Iterator[Part[Sequence[Sample]]]:
         """Yield this rank's pictures, decoded ahead, of each batch that is left of the epoch."""
-        with Reader(num_workers(self.ranks.world, self.device), self.device) as reader:
+        with Reader(self.ranks.world.num_workers(self.device.type), self.device) as reader:
             for samples in reader.batches(self.reads_left(position)):
                 yield Part(
                     batch=samples,

@@ -24,7 +24,6 @@ from trainer.data.pictures.coco import CocoPicture, CocoSplit
 from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.data.pictures.header import CorruptPicture
 from trainer.pytorch.coco_cache import CachedSplit
-from trainer.pytorch.loader import num_workers
 from trainer.pytorch.maskrcnn_loading import Reader, read_image
 from trainer.pytorch.strategy import Ranks, Strategy
 from trainer.pytorch.transfer import copied_ahead, fetch
@@ -92,7 +91,7 @@ def evaluate(
         [functools.partial(_read_whole, split.pictures[place], corrupt) for place in mine]
         for mine in own
     )
-    with Reader(num_workers(world, device), device) as reader:
+    with Reader(world.num_workers(device.type), device) as reader:
         copied = copied_ahead(reader.batches(reads), device)
         for turn, (mine, images) in enumerate(zip(own, copied, strict=True), 1):
             for place, image in zip(mine, images, strict=True):

@@ -39,6 +39,7 @@ def meet(world: World) -> distributed.Store:
         world.url, rank=world.rank, world_size=world.size, timeout=MEETING_TIMEOUT
     )
     store: distributed.Store = next(found)[0]
+    store.set_timeout(MEETING_TIMEOUT)  # file:// does not take the one above
     if world.url.startswith("file:") and store.add(f"{START_KEY}/{world.rank}", 1) > 1:
         message = f"rank {world.rank} cannot meet the others at {world.url}: an earlier run left it"
         raise TrainingError(message, hint="a file that is not there yet")

@@ -31,7 +31,6 @@ from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.data.pictures.header import CorruptPicture
 from trainer.data.pictures.predicted import Files, Row
 from trainer.pytorch.guard import Guard
-from trainer.pytorch.loader import num_workers
 from trainer.pytorch.loop import run
 from trainer.pytorch.model_file import load_model
 from trainer.pytorch.networks import parameter_groups
@@ -265,7 +264,7 @@ class OwnTask(Task[Options, Pair]):
             return self.options.workers
         if self.device.type == "cpu":
             return 0
-        return min(MOST_WORKERS, num_workers(self.ranks.world, self.device))
+        return min(MOST_WORKERS, self.ranks.world.num_workers(self.device.type))
 
     def _load(
         self, data: Samples, order: Iterable[list[int]], *, epoch: int

@@ -18,7 +18,7 @@ from trainer.data.streaming.flow import Flow
 from trainer.data.streaming.source import StreamedPictures
 from trainer.data.synthesize.folders import default_folder
 from trainer.data.synthesize.stripes import make_pictures
-from trainer.pytorch.loader import DecodingThreads, Loader, Noise, Source, num_workers
+from trainer.pytorch.loader import DecodingThreads, Loader, Noise, Source
 from trainer.pytorch.program import TorchOptions
 from trainer.pytorch.strategy import Ranks
 
@@ -121,7 +121,7 @@ def open_loaders(
 ) -> tuple[Data, Pictures, Pictures]:
     """Open a data set's folder; gives its batches and the pictures that they are made of."""
     train, val = open_splits(folder)
-    threads = DecodingThreads(options.workers or num_workers(ranks.world, device))
+    threads = DecodingThreads(options.workers or ranks.world.num_workers(device.type))
     corrupt = CorruptPictures(options.max_corrupt) if skips_corrupt else None
     load = partial(
         Loader,

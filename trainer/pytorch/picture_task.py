@@ -27,7 +27,6 @@ from trainer.pytorch.loader import (
     Noise,
     Source,
     normalise,
-    num_workers,
 )
 from trainer.pytorch.model_file import read_model
 from trainer.pytorch.picture_data import Data, PictureOptions
@@ -128,7 +127,7 @@ class PictureTask(Task[OptionsT, Batch]):
         network, about = read_model(self.options.saved, self.rebuild)
         network.to(self.device, memory_format=torch.channels_last)
         threads = DecodingThreads(
-            self.options.workers or num_workers(self.ranks.world, self.device)
+            self.options.workers or self.ranks.world.num_workers(self.device.type)
         )
         source = Loader(
             files, self.device, size=about.image_size, threads=threads, corrupt=files.corrupt

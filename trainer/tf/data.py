@@ -14,7 +14,7 @@ from trainer.data.pictures.jpeg_crop import open_cropper
 from trainer.data.pictures.splits import open_splits
 from trainer.data.synthesize.folders import default_folder
 from trainer.data.synthesize.stripes import make_pictures
-from trainer.tf.loader import Loader, Noise, Source, num_workers
+from trainer.tf.loader import Loader, Noise, Source
 from trainer.tf.strategy import DeviceName, Ranks
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def open_data(options: Options, ranks: Ranks, device: DeviceName) -> Data:
         Loader,
         batch=batch,
         size=options.image_size,
-        num_workers=options.workers or num_workers(ranks.world, device),
+        num_workers=options.workers or ranks.world.num_workers(device),
         device=device,
         cropper=open_cropper() if options.decoder == "fast" else None,
         corrupt=corrupt,

@@ -8,7 +8,6 @@ which lets go of Python's lock. TensorFlow's own decoder with an antialiased res
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -18,7 +17,6 @@ import tensorflow as tf
 from PIL import Image
 
 from trainer.common.errors import TrainingError
-from trainer.common.world import World
 from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.data.pictures.crops import Crop
 from trainer.data.pictures.decoding import decode_rgb
@@ -75,14 +73,6 @@ class Source(Protocol):
         Places without a picture are black and have the label NO_PICTURE.
         """
         ...
-
-
-def num_workers(world: World, device: DeviceName) -> int:
-    """Give how many threads decode: a GPU's rank has its share of cores, another computes on them."""
-    if device == "cpu":
-        return world.num_threads
-    # Where the launcher has given the rank cores of its own, they are not parted again.
-    return max(world.num_threads, len(os.sched_getaffinity(0)) // world.local_size)
 
 
 class Loader:

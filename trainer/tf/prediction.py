@@ -14,7 +14,7 @@ from trainer.common.sharding import batches_in_order
 from trainer.data.pictures.crops import center_crop
 from trainer.data.pictures.predicted import Files, find_files, tell_classes, tell_rows
 from trainer.tf.job import Build, Options
-from trainer.tf.loader import Loader, num_workers
+from trainer.tf.loader import Loader
 from trainer.tf.model_file import load_model
 from trainer.tf.network import build_resnet50
 from trainer.tf.optimizer import set_precision
@@ -39,7 +39,7 @@ def predict(place: Path, options: Options, ranks: Ranks, *, build: Build | None)
         files,
         batch=BATCH,
         size=about.image_size,
-        num_workers=options.workers or num_workers(ranks.world, device),
+        num_workers=options.workers or ranks.world.num_workers(device),
         device=device,
         corrupt=files.corrupt,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import pytest
@@ -109,3 +110,19 @@ def test_a_collective_may_take_as_long_as_the_launcher_says():
     assert World.from_environment({}).collective_timeout_s == 30 * 60
     told = {"TRAINYARD_COLLECTIVE_TIMEOUT_S": "660"}
     assert World.from_environment(told).collective_timeout_s == 660
+
+
+@pytest.mark.parametrize(
+    ("num_threads", "num_cores", "workers"),
+    [
+        (1, 8, {"cpu": 1, "cuda": 4}),
+        # The launcher has given the rank cores of its own.
+        (4, 4, {"cpu": 4, "cuda": 4}),
+    ],
+)
+def test_a_gpus_rank_decodes_on_its_share_of_cores_and_another_on_its_threads(
+    monkeypatch, num_threads, num_cores, workers
+):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(num_cores)), raising=False)
+    world = World(size=2, local_size=2, num_threads=num_threads)
+    assert {device: world.num_workers(device) for device in workers} == workers
