@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
-from unittest import mock
 
 import torch
 from torch import Tensor, nn
@@ -35,7 +34,7 @@ from trainer.common.world import World
 from trainer.data.synthesize.coco import make_coco
 from trainer.data.synthesize.digits import make_default_digits
 from trainer.data.synthesize.stripes import INSECTS, make_pictures
-from trainer.pytorch import classifier, hymenoptera, maskrcnn, mnist, own, strategy
+from trainer.pytorch import classifier, hymenoptera, maskrcnn, mnist, own
 from trainer.pytorch import task as task_module
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.loader import Loader, _pixel_scale
@@ -334,22 +333,6 @@ def ahead() -> list[str]:
     return Stream.said
 
 
-def kept() -> dict[str, bool]:
-    """On which device a rank has glibc keep what is freed."""
-    found: dict[str, bool] = {}
-    for is_there in (True, False):
-        with (
-            mock.patch.object(torch.cuda, "is_available", return_value=is_there),
-            mock.patch.object(torch.cuda, "device_count", return_value=1),
-            mock.patch.object(torch.cuda, "set_device"),
-            mock.patch.object(strategy, "count_gpus", return_value=0),
-            mock.patch.object(strategy, "keep_freed_memory") as keep,
-        ):
-            device = strategy.pick_device("auto", World())
-            found[device.type] = keep.called
-    return found
-
-
 def main(names: Sequence[str]) -> None:
     """Print what was found of these programs, or of all, and the rest as JSON.
 
@@ -358,7 +341,7 @@ def main(names: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as name:
         os.chdir(name)
         found = {"programs": of_programs(Path(name), names), "detector": of_detector(Path(name))}
-    found["ahead"], found["kept"] = ahead(), kept()
+    found["ahead"] = ahead()
     with made_up_gpu() as seen:
         there = torch.zeros(3, device=GPU)
         there.sum().item()
