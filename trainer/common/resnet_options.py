@@ -8,7 +8,6 @@ from typing import Annotated
 
 from trainer.common.options import MAY_CHANGE
 from trainer.common.schedule import Schedule, ScheduleName
-from trainer.common.sharding import LEAST_BATCH
 from trainer.common.training_options import DeviceName, PrecisionName, TrainingOptions
 
 # The learning rate is given for as many pictures a step, as papers do.
@@ -45,7 +44,7 @@ class ResnetOptions(TrainingOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require_positive("epochs", "lr", "workers", "num_images", "num_classes")
-        self.require_at_least(LEAST_BATCH, "batch_per_rank")
+        self.require_at_least(2, "batch_per_rank")  # batch statistics of one picture are none
         self.require_at_least(32, "image_size")
         if self.data == "synthetic":  # a class without a picture could not be opened
             self.require_at_least(self.num_classes, "num_images")

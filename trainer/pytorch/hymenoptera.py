@@ -29,7 +29,6 @@ from trainer.common.model_about import About
 from trainer.common.options import MAY_CHANGE, parse_options
 from trainer.common.position import Position
 from trainer.common.schedule import Schedule, ScheduleName
-from trainer.common.sharding import LEAST_BATCH
 from trainer.common.throughput import Throughput
 from trainer.data.pictures.crops import center_crop
 from trainer.data.pictures.grid import write_grid
@@ -88,7 +87,7 @@ class Options(PictureOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require_positive("epochs", "lr", "workers")
-        self.require_at_least(LEAST_BATCH, "batch_per_rank")
+        self.require_at_least(2, "batch_per_rank")  # batch statistics of one picture are none
         self.require_at_least(32, "image_size")
         self.require_at_least(0, "momentum")
         self.require_at_least(len(INSECTS), "num_images")
