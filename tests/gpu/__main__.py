@@ -4,7 +4,7 @@
 
 Needs a Python with the pytorch image's packages, and timm for a peer: that of the `pytorch` runtime,
 or `make gpu GPU_PYTHON=...`. The page is written by a whole run on a GPU, goals met or not.
-Peers are timed in turn, in N rounds. `--device cpu` tries the checks themselves, without those of speed.
+Peers are timed in turn, in N rounds. `--device cpu` tries the checks themselves, without those of speed and memory.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ FAULTS = (
     ValueError,
 )
 FAULTS = (*FAULTS, subprocess.SubprocessError)
-SPEED = ("resnet50", "mask-rcnn", "pictures")
+# Rates and memory are told of a GPU that does nothing else.
+ALONE = ("resnet50", "mask-rcnn", "pictures", "memory")
 
 
 def checks() -> dict[str, Check]:
     """Every check by its name, in the order in which they are tried."""
-    from tests.gpu import kernels, speed, trainings
+    from tests.gpu import kernels, memory, speed, trainings
 
     return {
         "kernels": kernels.kernels,
@@ -51,7 +52,13 @@ def checks() -> dict[str, Check]:
         "precisions": trainings.precisions,
         "votes": trainings.votes,
         "links": trainings.links,
-        **dict(zip(SPEED, (speed.resnet50, speed.mask_rcnn, speed.pictures), strict=True)),
+        **dict(
+            zip(
+                ALONE,
+                (speed.resnet50, speed.mask_rcnn, speed.pictures, memory.largest_batch),
+                strict=True,
+            )
+        ),
     }
 
 
@@ -70,7 +77,7 @@ def main() -> int:
         return 2
     known = checks()
     names = options.only or [
-        each for each in known if options.device == "cuda" or each not in SPEED
+        each for each in known if options.device == "cuda" or each not in ALONE
     ]
     unknown = [each for each in names if each not in known]
     if unknown:
@@ -88,10 +95,9 @@ def main() -> int:
         where = Where(
             device=options.device, num_gpus=num_gpus, folder=Path(name), rounds=options.rounds
         )
-        found += try_all({each: known[each] for each in names if each not in SPEED}, where)
-        # One after the other: what else runs takes from a rate.
+        found += try_all({each: known[each] for each in names if each not in ALONE}, where)
         for each in names:
-            if each in SPEED:
+            if each in ALONE:
                 found += try_all({each: known[each]}, where)
     if options.device == "cuda" and not options.only:
         PAGE.write_text(

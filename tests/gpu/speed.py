@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from torchvision.models import resnet50 as torchvisions_resnet50
 
 from tests.bench import maskrcnn, resnet50_gpu
 from tests.bench.loader import make_jpegs
+from tests.bench.pairs import Command
+from tests.bench.rates import rates_in_turn
+from tests.bench.resnet import PEERS
 from tests.gpu.findings import Finding, at_least
-from tests.gpu.programs import Where, train
+from tests.gpu.programs import PROJECT, Where, train
+from trainer.data.synthesize.coco import make_coco
 
 BATCH = 256
+# Of Mask R-CNN's program: pictures a step, and steps.
+PICTURES, STEPS = 8, 60
+# Loaders with nothing to train, against torchvision's ImageFolder (docs/benchmarks/training.md).
+LOADERS = {"library": 1.3, "fast": 2.5}
 NUM_JPEGS = 6_400
 RESNET50 = ("trainer.pytorch.resnet50", "--precision", "bf16", "--batch-per-rank", str(BATCH))
 
@@ -36,7 +47,7 @@ def mask_rcnn(where: Where) -> Sequence[Finding]:
         )
         for size in (2, 8)
     ]
-    return [
+    found = [
         at_least(
             f"Mask R-CNN, {each.batch_size} pictures a step, against torchvision's reference",
             each.ours / each.peer,
@@ -45,6 +56,23 @@ def mask_rcnn(where: Where) -> Sequence[Finding]:
         )
         for each in rates
     ]
+    rate = _rate_of_mask_rcnn(where)
+    (alone,) = (each.ours for each in rates if each.batch_size == PICTURES)
+    what = f"Mask R-CNN's program on made pictures, {PICTURES} a step, against its step alone"
+    beside = f"{rate:.1f} against {alone:.1f} images/s"
+    return [*found, at_least(what, rate / alone, 0.9, beside=beside)]
+
+
+def _rate_of_mask_rcnn(where: Where) -> float:
+    """Train by the program, whose norms are frozen as those of the step alone are."""
+    folder, weights = where.folder / "shapes", where.folder / "resnet50.pth"
+    make_coco(folder, num_train=PICTURES * STEPS, num_val=1, seed=1)
+    torch.save(torchvisions_resnet50(weights=None).state_dict(), weights)
+    begin = ("--data", str(folder), "--backbone-weights", str(weights), "--lr", "1e-6")
+    sizes = ("--batch-per-rank", str(PICTURES), "--max-steps", str(STEPS), "--no-evaluate")
+    arguments = (*begin, *sizes, "--precision", "bf16")
+    told = train(where, "program", "trainer.pytorch.maskrcnn", *arguments).require().summary
+    return told["images_per_s"]
 
 
 def pictures(where: Where) -> Sequence[Finding]:
@@ -53,7 +81,29 @@ def pictures(where: Where) -> Sequence[Finding]:
     make_jpegs(folder, num_images=NUM_JPEGS)
     noise = (*RESNET50, "--data", "random", "--num-images", str(NUM_JPEGS), "--epochs", "3")
     most = train(where, "noise", *noise).require().summary["images_per_s"]
-    return [_from_files(where, decoder, folder, most) for decoder in ("library", "fast")]
+    trained = [_from_files(where, decoder, folder, most) for decoder in LOADERS]
+    return [*trained, *_loaded(where, folder)]
+
+
+def _loaded(where: Where, folder: Path) -> Sequence[Finding]:
+    """Load them alone, by a worker a core."""
+    program, num_workers = str(PEERS / "loader_rate.py"), str(os.cpu_count())
+    env = {"PYTHONPATH": os.pathsep.join([str(PROJECT), os.environ.get("PYTHONPATH", "")])}
+    commands = [
+        Command(name=kind, argv=[sys.executable, program, kind, str(folder), num_workers], env=env)
+        for kind in (*LOADERS, "imagefolder")
+    ]
+    rates = rates_in_turn(commands, rounds=where.rounds)
+    peer = rates["imagefolder"]
+    return [
+        at_least(
+            f"loader alone, decoder {kind}, {num_workers} workers, against ImageFolder",
+            rates[kind] / peer,
+            least,
+            beside=f"{rates[kind]:,.0f} against {peer:,.0f} images/s",
+        )
+        for kind, least in LOADERS.items()
+    ]
 
 
 def _from_files(where: Where, decoder: str, folder: Path, most: float) -> Finding:

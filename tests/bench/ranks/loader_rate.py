@@ -7,12 +7,14 @@ loader_rate.py webdataset FOLDER    webdataset from the tar shards of a packed f
 loader_rate.py streaming FOLDER     mosaicml-streaming; writes its own shards to FOLDER first
 loader_rate.py simplejpeg FOLDER    nothing but decoding whole pictures, which are in memory
 
-All use two workers, and give batches of 64 random crops of 224 x 224 bytes, mirrored or not.
+All use two workers, or as many as a third argument says, and give batches of 64 random crops of
+224 x 224 bytes, mirrored or not.
 """
 
 from __future__ import annotations
 
 import io
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -21,7 +23,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-BATCH, SIZE, NUM_WORKERS, NUM_PASSES = 64, 224, 2, 3
+BATCH, SIZE, NUM_PASSES = 64, 224, 3
+NUM_WORKERS = int(sys.argv[3]) if len(sys.argv) > 3 else 2
 
 
 def library(folder: Path) -> Iterator[int]:
@@ -36,12 +39,14 @@ def fast(folder: Path) -> Iterator[int]:
 def ours(folder: Path, *, is_fast: bool) -> Iterator[int]:
     import torch
 
+    from trainer.common.memory import keep_freed_memory
     from trainer.common.sharding import shuffled_batches
     from trainer.data.pictures.crops import Crop, picture_rng, random_crop
     from trainer.data.pictures.jpeg_crop import open_cropper
     from trainer.data.pictures.splits import open_pictures
     from trainer.pytorch.loader import DecodingThreads, Loader
 
+    keep_freed_memory(os.environ)  # as our programs do
     pictures = open_pictures(folder, "train")
     threads = DecodingThreads(NUM_WORKERS)
     cropper = open_cropper() if is_fast else None
