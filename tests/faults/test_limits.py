@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 
 from jobs.contracts.spec import Limits, RunHandle, RunState
-from tests.busy import Bound
+from tests.busy import HANG_S, Bound, wait_until
 from tests.fakes.gangs import Gangs, make_spec
 
 
@@ -20,6 +19,14 @@ def submit_limited(gangs: Gangs, program: str, wall_clock_s: float, **changes: o
     handle = gangs.engine.submit(plan, {})
     gangs.handles.append(handle)
     return handle
+
+
+def wait_for_texts(gangs: Gangs, handle: RunHandle, texts: list[str]) -> None:
+    def are_said() -> bool:
+        assert not gangs.engine.store.status(handle).state.is_terminal()
+        return gangs.texts(handle, 0) + gangs.texts(handle, 1) == texts
+
+    wait_until(are_said, HANG_S)
 
 
 def test_run_longer_than_its_wall_clock_limit_is_ended_and_says_so(gangs: Gangs) -> None:
@@ -37,9 +44,7 @@ def test_rank_that_ignores_sigterm_is_ended_nonetheless(gangs: Gangs) -> None:
         "print('deaf')\ntime.sleep(3600)"
     )
     handle = gangs.python(program)
-    while gangs.texts(handle, 0) + gangs.texts(handle, 1) != ["deaf", "deaf"]:
-        assert not gangs.engine.store.status(handle).state.is_terminal()
-        time.sleep(0.02)
+    wait_for_texts(gangs, handle, ["deaf", "deaf"])
     bound = Bound(20)
     gangs.engine.cancel(handle)
     assert gangs.wait(handle).state is RunState.CANCELLED
@@ -58,9 +63,7 @@ print("ready")
 time.sleep(3600)
 """
     handle = gangs.python(program)
-    while gangs.texts(handle, 0) + gangs.texts(handle, 1) != ["ready", "ready"]:
-        assert not gangs.engine.store.status(handle).state.is_terminal()
-        time.sleep(0.02)
+    wait_for_texts(gangs, handle, ["ready", "ready"])
     for pid in gangs.supervisors(handle)[:1]:
         os.kill(pid, signal.SIGTERM)
     status = gangs.wait(handle)

@@ -201,6 +201,7 @@ def test_gang_of_which_one_rank_died_is_not_given_the_time_for_a_checkpoint(
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(1800)
 def test_twenty_gangs_whose_machine_is_wanted_back_leave_a_checkpoint_in_time(
     gangs: Gangs,
 ) -> None:
@@ -216,6 +217,7 @@ def test_twenty_gangs_whose_machine_is_wanted_back_leave_a_checkpoint_in_time(
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(1800)
 def test_twenty_gangs_that_leave_by_themselves_go_on_and_lose_nothing(gangs: Gangs) -> None:
     survived = 0
     try:

@@ -75,6 +75,7 @@ class TestSigterm:
         self.leave(zygote, tmp_path, 1)
 
     @pytest.mark.faults
+    @pytest.mark.timeout(1800)
     def test_all_ranks_leave_with_a_checkpoint_twenty_times(self, zygote, tmp_path):
         self.leave(zygote, tmp_path, 20)
 
@@ -209,6 +210,7 @@ class TestScheduledEvents:
         self.leave(zygote, tmp_path, service, 1)
 
     @pytest.mark.faults
+    @pytest.mark.timeout(1800)
     def test_all_ranks_leave_with_a_checkpoint_twenty_times(self, zygote, tmp_path, service):
         self.leave(zygote, tmp_path, service, 20)
 

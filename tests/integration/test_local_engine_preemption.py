@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
 from jobs.contracts.spec import JobRetry, RunHandle, RunState
 from jobs.runs.checkpoints import whole_checkpoints
+from tests.busy import HANG_S, wait_until
 from tests.fakes.gangs import PROGRAMS, Gangs
 
 PROGRAM = str(PROGRAMS / "preemptible.py")
@@ -24,8 +24,7 @@ def newest_step(handle: RunHandle) -> int:
 
 def wait_for_metrics(gangs: Gangs, handle: RunHandle) -> None:
     gangs.wait_for_file(handle, "metrics.jsonl")
-    while not all(gangs.texts(handle, rank) for rank in (0, 1)):
-        time.sleep(0.02)
+    wait_until(lambda: all(gangs.texts(handle, rank) for rank in (0, 1)), HANG_S)
 
 
 @pytest.mark.parametrize("rank", [0, pytest.param(1, marks=pytest.mark.faults)])

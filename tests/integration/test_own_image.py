@@ -29,6 +29,8 @@ from tests.fakes.podman import containers, podman, podman_storage
 
 pytestmark = pytest.mark.timeout(600)
 TIMEOUT_S = 300.0
+# Of this run of the tests: all processes of the machine are searched for it.
+SECRET = f"a-secret-of-{os.getpid()}-characters"
 OWN_IMAGE = "localhost/own-image:1"
 SHOW = """
 import json, os, sys
@@ -84,16 +86,16 @@ def test_ranks_in_containers_read_inputs_hear_the_signal_and_show_nobody_a_secre
     folder.mkdir(parents=True)
     (folder / "file").write_text("content")
     program = HEARS.format(folder=folder)
-    secrets = {"TOKEN": "a-secret-of-many-characters"}
+    secrets = {"TOKEN": SECRET}
     handle = gangs.python(program, image=image, processes_per_node=1, secrets=secrets)
     gangs.wait_for_file(handle, "outputs/up", TIMEOUT_S)
     name = f"trainyard-{handle.id}-0"
     assert containers() == [name]
     shown = podman("image", "inspect", "--format", "{{.Id}}", image).stdout.strip()
     assert gangs.engine.store.record(handle).image_digest == f"sha256:{shown}"
-    assert "a-secret" not in podman("inspect", name).stdout
+    assert SECRET not in podman("inspect", name).stdout
     argvs = b"".join(word for pid in read_table() for word in read_words(pid))
-    assert b"a-secret" not in argvs
+    assert SECRET.encode() not in argvs
     # Those of living runs are no orphans.
     remove_orphans(ContainerProgram(name="podman", path="podman", environ={}))
     gangs.engine.cancel(handle)
@@ -108,7 +110,7 @@ def test_ranks_run_in_containers_with_their_variables_and_secrets(image: str, ga
     handle = gangs.python(
         SHOW,
         image=image,
-        secrets={"TOKEN": "a-secret-of-many-characters"},
+        secrets={"TOKEN": SECRET},
         env={"GREETING": "hello = 'you'\nand more"},
     )
     status = gangs.wait(handle, TIMEOUT_S)
@@ -118,7 +120,7 @@ def test_ranks_run_in_containers_with_their_variables_and_secrets(image: str, ga
         {
             "RANK": str(rank),
             "WORLD_SIZE": "2",
-            "TOKEN": "a-secret-of-many-characters",
+            "TOKEN": SECRET,
             "GREETING": "hello = 'you'\nand more",
             "HOME": "/tmp",
             "TRAINYARD_GANG": handle.run_dir,
@@ -132,30 +134,30 @@ def test_ranks_run_in_containers_with_their_variables_and_secrets(image: str, ga
 
 
 def test_the_engine_keeps_no_secret_and_no_argv_has_one(image: str, gangs: Gangs) -> None:
-    handle = gangs.python(WAIT, image=image, secrets={"TOKEN": "a-secret-of-many-characters"})
+    handle = gangs.python(WAIT, image=image, secrets={"TOKEN": SECRET})
     gangs.wait_for_file(handle, "outputs/up", TIMEOUT_S)
     names = containers()
     assert sorted(names) == [f"trainyard-{handle.id}-{rank}" for rank in range(2)]
-    assert "a-secret" not in podman("inspect", *names).stdout
+    assert SECRET not in podman("inspect", *names).stdout
     argvs = b"".join(word for pid in read_table() for word in read_words(pid))
-    assert b"a-secret" not in argvs
+    assert SECRET.encode() not in argvs
     gangs.engine.cancel(handle)
     assert gangs.wait(handle, TIMEOUT_S).state is RunState.CANCELLED
     assert containers() == []
 
 
 def test_a_command_and_the_stacks_beside_a_rank(image: str, gangs: Gangs) -> None:
-    handle = gangs.python(WAIT, image=image, secrets={"TOKEN": "a-secret-of-many-characters"})
+    handle = gangs.python(WAIT, image=image, secrets={"TOKEN": SECRET})
     gangs.wait_for_file(handle, "outputs/up", TIMEOUT_S)
     program = (
         "import os; print(os.environ['RANK'], os.environ['TOKEN'], os.getcwd(), os.nice(0), "
         "os.path.exists('/run/.containerenv'))"
     )
     beside = gangs.engine.beside(handle, 1, ["python3", "-c", program])
-    assert "a-secret" not in " ".join(beside.argv)
+    assert SECRET not in " ".join(beside.argv)
     said = subprocess.check_output(beside.argv, env=beside.environ, cwd=beside.folder, text=True)
     folder = f"{handle.run_dir}/nodes/0"
-    assert said == f"1 a-secret-of-many-characters {folder} 19 True\n"
+    assert said == f"1 {SECRET} {folder} 19 True\n"
     stacks = living_stacks(handle, gangs.engine.command_processes(handle))
     assert [(each.ranks, each.threads[0].frames[-1].line) for each in stacks.groups] == [
         ((0, 1), 1)

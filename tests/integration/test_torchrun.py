@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jobs.contracts.spec import RunState
 from jobs.images.runtimes import PROJECT, runtime_python
+from tests.busy import HANG_S
 from tests.fakes.gangs import Gangs
 
 PROGRAM = """
@@ -37,7 +38,7 @@ def test_ranks_are_told_what_torchrun_tells_its_workers(torch_gangs: Gangs, tmp_
     )
     torchrun = runtime_python("pytorch", PROJECT).with_name("torchrun")
     argv = ["--standalone", "--nproc-per-node", "2", program, tmp_path / "theirs"]
-    subprocess.run([torchrun, *argv], check=True, timeout=60, stderr=subprocess.DEVNULL)
+    subprocess.run([torchrun, *argv], check=True, timeout=HANG_S, stderr=subprocess.DEVNULL)
     assert torch_gangs.wait(handle).state is RunState.COMPLETED
     theirs, ours = told(tmp_path / "theirs"), told(tmp_path / "ours")
     run = Path(handle.run_dir).name

@@ -20,6 +20,7 @@ from jobs.ui.reading import Reading
 from jobs.ui.server import listen, make_server
 from tests.busy import HANG_S, wait_until
 from tests.fakes.launching import FakeEngine
+from tests.ports import free_port
 
 TOKEN = "the-one-time-token"
 START_S = 10
@@ -29,7 +30,7 @@ class Served:
     """The pages at a port of loopback, entered by a client that keeps its cookie."""
 
     def __init__(self, env_file: Path, port: int = 0) -> None:
-        self._socket = listen(port)
+        self._socket = listen(port or free_port())
         self.port = self._socket.getsockname()[1]
         self.origin = f"http://127.0.0.1:{self.port}"
         self.address = f"{self.origin}/?token={TOKEN}"
@@ -107,6 +108,13 @@ def add_running(written, supervised, **changes) -> str:
     return run
 
 
+def new_context(chromium, **how: Any) -> Any:
+    """A window of its own, which waits for what it is asked as long as for a hang."""
+    context = chromium.new_context(**how)
+    context.set_default_timeout(HANG_S * 1000)
+    return context
+
+
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
     """Debian's chromium, driven by Playwright: of one file, since its loop runs in this thread till then."""
@@ -117,7 +125,9 @@ def chromium() -> Iterator[Any]:
 
     with sync_playwright() as playwright:
         # Its own sandbox needs what a container of CI forbids; the pages are ours.
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=program, args=["--no-sandbox"], timeout=HANG_S * 1000
+        )
         yield browser
         browser.close()
 
@@ -125,8 +135,7 @@ def chromium() -> Iterator[Any]:
 @pytest.fixture
 def page(chromium, served) -> Iterator[Any]:
     """A page of a browser that has entered; what it complains of fails the test."""
-    context = chromium.new_context(viewport={"width": 1200, "height": 900})
-    context.set_default_timeout(HANG_S * 1000)
+    context = new_context(chromium, viewport={"width": 1200, "height": 900})
     served.enter()
     name, _, value = served.cookie.partition("=")
     context.add_cookies([{"name": name, "value": value, "url": served.origin}])

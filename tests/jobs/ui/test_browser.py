@@ -16,7 +16,7 @@ from jobs.contracts.spec import RunState
 from jobs.runs.store import RunEvent, append_event
 from tests.busy import Bound
 from tests.fakes.launching import FakeEngine
-from tests.jobs.ui.conftest import Served, add_running, folder_of
+from tests.jobs.ui.conftest import Served, add_running, folder_of, new_context
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -423,7 +423,7 @@ def test_every_page_serves_everybody(written, chromium, served, scheme, kind):
             *("/jobs", "/datasets", "/clusters", "/environments", "/environments/file", "/doctor"),
         ],
     }[kind]
-    context = chromium.new_context(color_scheme=scheme, viewport={"width": 390, "height": 800})
+    context = new_context(chromium, color_scheme=scheme, viewport={"width": 390, "height": 800})
     page = context.new_page()
     page.goto(served.address)
     page.wait_for_url("**/runs")

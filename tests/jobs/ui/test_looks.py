@@ -14,7 +14,7 @@ from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 
 from jobs.contracts.errors import LaunchError
-from tests.jobs.ui.conftest import Served
+from tests.jobs.ui.conftest import Served, new_context
 from tests.jobs.ui.test_browser import HOSTILE, PIXEL, folder_of
 from tests.jobs.ui.test_pages import CLUSTER, Stacks
 from tests.pulumi_project import REPO
@@ -197,7 +197,7 @@ ONE_OF_EACH = (
 )
 def test_pages_with_rows_and_errors_serve_everybody(chromium, filled, paths, scheme, width):
     served = filled("a-name-that-is-as-long-as-names-are-which-somebody-had-a-machine-make")
-    context = chromium.new_context(color_scheme=scheme, viewport={"width": width, "height": 800})
+    context = new_context(chromium, color_scheme=scheme, viewport={"width": width, "height": 800})
     page = context.new_page()
     page.goto(served.address)
     page.wait_for_url("**/runs")
@@ -216,7 +216,7 @@ def test_pages_with_rows_and_errors_serve_everybody(chromium, filled, paths, sch
 )
 def test_nothing_that_others_wrote_into_tables_is_obeyed(chromium, filled, each_time):
     """15 texts, each wherever a stack, a cluster, a version, a part or a quota tells one."""
-    context = chromium.new_context()
+    context = new_context(chromium)
     page = context.new_page()
     requests, dialogs = [], []
     page.on("request", lambda request: requests.append(request.url))
@@ -318,7 +318,7 @@ def test_pictures_of_the_documents_are_of_these_pages(
     # No path of the machine that draws them is in the pictures.
     monkeypatch.chdir(written.folder)
     served = Served(Path("environment.json"))
-    context = chromium.new_context(color_scheme=scheme, viewport={"width": 1000, "height": 640})
+    context = new_context(chromium, color_scheme=scheme, viewport={"width": 1000, "height": 640})
     page = context.new_page()
     page.goto(served.address)
     page.wait_for_url("**/runs")
