@@ -52,13 +52,10 @@ def checks() -> dict[str, Check]:
         "precisions": trainings.precisions,
         "votes": trainings.votes,
         "links": trainings.links,
-        **dict(
-            zip(
-                ALONE,
-                (speed.resnet50, speed.mask_rcnn, speed.pictures, memory.largest_batch),
-                strict=True,
-            )
-        ),
+        "resnet50": speed.resnet50,
+        "mask-rcnn": speed.mask_rcnn,
+        "pictures": speed.pictures,
+        "memory": memory.largest_batch,
     }
 
 

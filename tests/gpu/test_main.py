@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -62,6 +63,40 @@ def test_the_page_tells_what_was_missed_in_rows_of_one_line():
     assert "2 findings, 1 of them missed." in page
     assert "| a \\| b | two lines | one | NO |" in page
     assert "| difference | 0.25 | <= 0.5 | yes |" in page
+
+
+# The rates of a loader and of a program, of a few pictures.
+SMALL = """
+from pathlib import Path
+from tests.gpu import speed
+from tests.gpu.programs import Where
+
+speed.SIDE, speed.PICTURES, speed.STEPS = 64, 1, 2
+where = Where(device="cpu", num_gpus=0, folder=Path.cwd())
+speed.make_jpegs(Path("jpegs"), num_images=100)
+for each in [*speed._loaded(where, Path("jpegs")), speed._mask_rcnn_program(where)]:
+    print(each.what, each.seen)
+"""
+
+
+@pytest.mark.faults
+def test_rates_of_loaders_and_of_mask_rcnns_program_are_told_on_the_cpu(tmp_path):
+    done = subprocess.run(
+        [str(needs.runtime("pytorch")), "-c", SMALL],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(PROJECT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = [line for line in done.stdout.splitlines() if not line.startswith("making: ")]
+    assert [line.partition(",")[0] for line in told] == [
+        *["loader alone"] * 2,
+        "Mask R-CNN's program",
+    ]
+    assert all("images/s" in line for line in told)
 
 
 @pytest.mark.faults

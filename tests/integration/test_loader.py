@@ -57,7 +57,7 @@ def test_a_file_that_is_no_whole_picture_is_named(found):
     said = found["broken"]
     assert set(said) == {"empty", "text", "cut", "header", "deep", *hostile_pictures()}
     hint = "(hint: get the file again, or take it away)"
-    assert said["deep"] == f"`DIR/x.jpg` has more than 8 bits a colour {hint}"
+    assert said["deep"] == "`DIR/x.jpg` has more than 8 bits a colour (hint: convert it to 8 bits)"
     for name in ("huge JPEG", "huge PNG"):
         why = "65500 x 65500 pixels are more than 89,478,485"
         assert said[name] == f"`DIR/x.jpg` is not a complete picture: {why} {hint}"

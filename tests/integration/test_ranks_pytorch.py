@@ -213,13 +213,19 @@ class TestMeeting:
         told = "rank 0 met the others, but gloo failed: no GPUDirect here (hint: "
         assert (code, told in said) == (1, True), said
 
+    def test_a_rank_that_nobody_comes_to_in_time_says_so(self, zygote, tmp_path):
+        url = f"file://{tmp_path}/init"
+        code, said = self.meet_alone(zygote, tmp_path, url, {"MEETING_S": "1"}, size=2)
+        assert (code, "rank 0 did not meet the others: " in said) == (1, True), said
+        assert "Traceback" not in said
+
     def meet_alone(
-        self, zygote: Zygote, folder: Path, url: str, env: dict[str, str]
+        self, zygote: Zygote, folder: Path, url: str, env: dict[str, str], *, size: int = 1
     ) -> tuple[int | None, str]:
-        """Start the one rank of a group; gives its exit code and what it said."""
+        """Start one rank of a group; gives its exit code and what it said."""
         log = folder / "rank-0.log"
         pid = zygote.fork(
-            [MEETING, "cuda", url, "0", "1", "a", "gloo"], env=env, cwd=folder, log=log
+            [MEETING, "cuda", url, "0", str(size), "a", "gloo"], env=env, cwd=folder, log=log
         )
         assert zygote.wait([pid], RUN_S), log.read_text()
         return zygote.code(pid), log.read_text()

@@ -52,8 +52,11 @@ def test_ranks_on_two_kinds_of_device_are_told_before_they_wait(
     own, others = ("GPU" if kind == "cuda" else "CPU" for kind in reversed(kinds))
     is_told = own != others
     codes = [tensorflow_zygote.code(pid) for pid in pids]
+    assert codes[1] == int(is_told), logs[1].read_text()
     # Where rank 1 is told and leaves, rank 0 may lose it before its own part of the meeting has ended.
-    assert codes[is_told:] == [0, int(is_told)][is_told:], logs[0].read_text()
+    if codes[0] != 0:
+        assert is_told
+        assert "rank 0 lost another one as they met: " in logs[0].read_text()
     said = [line for line in logs[1].read_text().splitlines() if line.startswith("rank 1 ")]
     hint = "--device cpu, or nodes whose GPUs all work"
     wanted = f"rank 1 computes on the {own}, rank 0 on the {others} (hint: {hint})"

@@ -171,7 +171,7 @@ def test_what_is_beyond_a_gpus_memory_is_said_with_its_batch(memory):
         "predict": f"{said} the network and the files that it predicts at once {other}",
         "search": "the largest --batch-per-rank that fits is 5",
         # A training that is over keeps its model and summary.
-        "drawing": f"{said} the last predictions {other}, True",
+        "drawing": f"warning: {said} the last predictions {other}, True",
         "digits": "the largest --batch-size that fits is 5",
         "head": "the largest --batch-per-rank that fits is 5",
         "all": "the largest --batch-per-rank that fits is 5",

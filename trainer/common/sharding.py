@@ -12,7 +12,7 @@ from trainer.common.world import World
 
 # Shards whose samples are mixed with each other: as many stay at hand where they come from afar.
 WINDOW_SHARDS = 8
-# Fewer pictures have no batch statistics. `launch` reads the bounds of options as numbers in the source.
+# Of one picture there are no batch statistics.
 LEAST_BATCH = 2
 
 

@@ -292,5 +292,6 @@ def decode(data: bytes, name: Callable[[], str]) -> Tensor:
         why = re.sub(r"^.*\.cpp:\d+, ", "", str(error).splitlines()[0]).partition(". ")[0]
         raise not_whole(name(), why) from None
     if picture.dtype != torch.uint8:
-        raise CorruptPicture(name(), f"`{name()}` has more than 8 bits a colour")
+        message = f"`{name()}` has more than 8 bits a colour"
+        raise CorruptPicture(name(), message, hint="convert it to 8 bits")
     return picture

@@ -96,8 +96,12 @@ def run(task: Task[OptionsT, B]) -> None:
         hint=options.hint,
     )
     if ranks.world.is_main:
-        with memory_told("the last predictions", hint=OTHERS_HINT):
-            task.finish(training.result)
+        # A training that is over and saved does not fail by its drawing.
+        try:
+            with memory_told("the last predictions", hint=OTHERS_HINT):
+                task.finish(training.result)
+        except TrainingError as error:
+            warn(str(error))
 
 
 class Training(Generic[OptionsT, B]):

@@ -291,9 +291,13 @@ class Ddp:
                 device_id=device if backend == "nccl" else None,
             )
         except distributed.DistBackendError as error:
-            message = f"rank {world.rank} met the others, but {backend} failed: {str(error).splitlines()[-1]}"
-            raise TrainingError(message, hint="NCCL_DEBUG=INFO in `env:` tells more") from None
-        except distributed.DistError as error:
+            lines = [line for line in str(error).splitlines() if line.strip(" :") != "Last error"]
+            message = f"rank {world.rank} met the others, but {backend} failed: {lines[-1]}"
+            variable = "GLOO_SOCKET_IFNAME in `env:` names the network's interface"
+            if backend == "nccl":
+                variable = "NCCL_DEBUG=INFO in `env:` tells more"
+            raise TrainingError(message, hint=variable) from None
+        except RuntimeError as error:  # DistError, or what a store in a file raises
             message = f"rank {world.rank} did not meet the others: {str(error).splitlines()[0]}"
             hint = "all ranks need the same meeting place, and a world size that is their number"
             raise TrainingError(message, hint=hint) from None

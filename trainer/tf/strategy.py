@@ -222,16 +222,21 @@ class MultiWorkerMirrored:
         self._strategy = tf.distribute.MultiWorkerMirroredStrategy()
         # The strategy's own collectives are of the devices, and a CPU and a GPU have none together.
         with tf.device(f"/job:worker/task:{world.rank}/device:CPU:0"):
-            is_gpu_0 = tf.raw_ops.CollectiveReduceV2(
-                input=tf.constant(world.is_main and device == "cuda", tf.float32),
-                group_size=world.size,
-                group_key=GROUP_OF_HOSTS,
-                instance_key=1,
-                ordering_token=[],
-                merge_op="Add",
-                final_op="Id",
-                communication_hint="ring",
-            ).numpy()
+            try:
+                is_gpu_0 = tf.raw_ops.CollectiveReduceV2(
+                    input=tf.constant(world.is_main and device == "cuda", tf.float32),
+                    group_size=world.size,
+                    group_key=GROUP_OF_HOSTS,
+                    instance_key=1,
+                    ordering_token=[],
+                    merge_op="Add",
+                    final_op="Id",
+                    communication_hint="ring",
+                ).numpy()
+            except tf.errors.OpError as error:  # as where another rank was refused, and has left
+                why = str(error.message).partition("\n")[0]
+                message = f"rank {world.rank} lost another one as they met: {why}"
+                raise TrainingError(message, hint="the rank that ended first says why") from None
         require_one_kind(world.rank, is_gpu=device == "cuda", is_gpu_0=bool(is_gpu_0))
 
     def broadcast(self, variables: Sequence[tf.Variable]) -> None:

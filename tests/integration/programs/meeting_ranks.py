@@ -1,7 +1,8 @@
 """Meets the other ranks by DDP as one that computes on a kind of device, which need not be there.
 
 KIND [URL [RANK SIZE GPU BACKEND]]: the last four are for a rank that was started one by one, and say
-which GPU it has. It meets START_TIMES times; BACKEND_SAYS is what its backend fails by.
+which GPU it has. It meets START_TIMES times, and waits MEETING_S for the others; BACKEND_SAYS is what
+its backend fails by.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
+from datetime import timedelta
 from unittest import mock
 
 import torch
@@ -41,6 +43,9 @@ def main(argv: Sequence[str]) -> int:
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(mock.patch.object(meeting, "name_of_gpu", return_value=gpu))
+            if "MEETING_S" in os.environ:
+                short = timedelta(seconds=float(os.environ["MEETING_S"]))
+                stack.enter_context(mock.patch.object(meeting, "MEETING_TIMEOUT", short))
             if "BACKEND_SAYS" in os.environ:
                 error = distributed.DistBackendError(os.environ["BACKEND_SAYS"])
                 failing = mock.patch.object(distributed, "init_process_group", side_effect=error)

@@ -119,12 +119,13 @@ class Transfer(FiveFit, hymenoptera.Transfer):
     """Takes numbers of samples from --batch-per-rank."""
 
 
-def say_of(task: Task[Any, Any]) -> str:
+def say_of(task: Task[Any, Any], warnings: io.StringIO | None = None) -> str:
     """Run it; gives its last line, or its error."""
     lines: list[str] = []
     task.say = lines.append
+    errors = warnings or io.StringIO()
     try:
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(errors):
             run(task)
     except TrainingError as error:
         return str(error)
@@ -163,7 +164,9 @@ def searches(ranks: Ranks) -> dict[str, str]:
     made += ("--batch-per-rank", "2", "--epochs", "1")
     pictures = (*made, "--find-batch")
     every = (*pictures, "--train", "all")
-    drawing = say_of(WithoutRoomToDraw(parse_options(hymenoptera.Options, made), ranks))
+    warnings = io.StringIO()
+    say_of(WithoutRoomToDraw(parse_options(hymenoptera.Options, made), ranks), warnings)
+    drawing = warnings.getvalue().splitlines()[-1]
     return {
         "drawing": f"{drawing}, {Path('outputs/model/hymenoptera.safetensors').exists()}",
         "digits": say_of(Digits(parse_options(mnist.Options, digits), ranks)),

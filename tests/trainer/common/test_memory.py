@@ -38,7 +38,7 @@ def cleared(**environ: str) -> int:
 def test_freed_memory_is_kept_unless_its_user_has_said_otherwise() -> None:
     assert cleared() < PAGES
     assert cleared(GLIBC_TUNABLES="glibc.rtld.optional_static_tls=1024") < PAGES
-    # glibc's own way, which this setting does not change.
+    # What a user says is not changed.
     said = {
         "MALLOC_TRIM_THRESHOLD_": "131072",
         "GLIBC_TUNABLES": "glibc.malloc.trim_threshold=131072",

@@ -31,8 +31,10 @@ _PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 class CorruptPicture(TrainingError):
     """A picture whose bytes no decoder can read; `reason` names it without a hint."""
 
-    def __init__(self, picture: str, reason: str) -> None:
-        super().__init__(reason, hint="get the file again, or take it away")
+    def __init__(
+        self, picture: str, reason: str, *, hint: str = "get the file again, or take it away"
+    ) -> None:
+        super().__init__(reason, hint=hint)
         self.picture = picture
         self.reason = reason
 
