@@ -24,6 +24,7 @@ from jobs.contracts.spec import (
 )
 from jobs.engines.local.engine import LocalEngine
 from jobs.host.processes import of_run, read_table
+from jobs.rank.main import oom_kills
 from tests.busy import POLL_S, Bound
 
 PROGRAMS = Path(__file__).parents[1] / "faults" / "programs"
@@ -99,6 +100,16 @@ def make_spec(command: list[str], *, hang_s: float = 600.0, **changes: Any) -> J
         "tags": {},
     }
     return JobSpec(**{**fields, **changes})
+
+
+def reasons(way: str, text: str, *, killed_before: int) -> list[str]:
+    """Give the words of a run on a rank that died in this way.
+
+    A test beside this one may have had the kernel kill for memory, which it counts for the machine.
+    """
+    if way == "SIGKILL" and oom_kills() > killed_before:
+        return [text, "out of memory: the kernel killed it (SIGKILL) because memory ran out"]
+    return [text]
 
 
 class Gangs:

@@ -11,7 +11,7 @@ from jobs.contracts.spec import RunState
 from jobs.rank.main import oom_kills
 from jobs.runs.store import read_events
 from tests.busy import Bound, limit_s
-from tests.fakes.gangs import PROGRAMS, Gangs
+from tests.fakes.gangs import PROGRAMS, Gangs, reasons
 
 LOCKSTEP = str(PROGRAMS / "lockstep.py")
 GONE_WITHIN_S = 10.0
@@ -49,10 +49,7 @@ def check_death(gangs: Gangs, way: str, rank: int, size: int, **changes: object)
     assert (status.state, status.exit_code) == (RunState.FAILED, exit_code), status
     assert (error.rank, error.exit_code) == (rank, exit_code)
     assert status.reason is not None
-    texts = [text]
-    if way == "SIGKILL" and oom_kills() > killed_before:
-        # A test beside this one had the kernel kill for memory, and the kernel counts for the machine.
-        texts.append("out of memory: the kernel killed it (SIGKILL) because memory ran out")
+    texts = reasons(way, text, killed_before=killed_before)
     starts = tuple(f"rank {rank} on {error.host}: {each}" for each in texts)
     assert status.reason.startswith(starts), status.reason
     if way in ("exception", "memory limit"):

@@ -6,10 +6,10 @@ outputs/model/NAME.json   {"program": ..., "network": ..., "image_size": ..., "c
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from trainer.common.errors import TrainingError
 from trainer.common.json_text import parse_json
@@ -17,6 +17,15 @@ from trainer.common.whole_file import write_whole
 
 # Above it a description is damaged: a network for such pictures would fill the memory.
 MOST_IMAGE_SIZE = 4096
+
+
+class Shaped(Protocol):
+    """A tensor or an array."""
+
+    @property
+    def shape(self) -> Sequence[int]:
+        """Give its sizes."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +49,23 @@ def require_classes(weights: Path, classes: object) -> None:
         theirs, ours = _shown(found), _shown(classes)
         message = f"`{weights}` tells other classes apart than the data has: {theirs}; not {ours}"
         raise TrainingError(message, hint="data with the same classes, in the same order")
+
+
+def require_shapes(
+    path: Path, weights: Mapping[str, Shaped], wanted: Mapping[str, Shaped], *, hint: str
+) -> None:
+    """Raise TrainingError with `hint` where a file's weights are not those of the network that is wanted.
+
+    Either may count the batches that its norms saw: frozen norms do not, nor do Keras' and those of
+    torchvision's oldest files.
+    """
+    odd = sorted(
+        key for key in set(weights) ^ set(wanted) if not key.endswith(".num_batches_tracked")
+    )
+    odd += [key for key in wanted if key in weights and weights[key].shape != wanted[key].shape]
+    if odd:
+        message = f"`{path}` holds weights of another network: {odd[0]} does not fit"
+        raise TrainingError(message, hint=hint)
 
 
 def read_about(path: Path) -> About:

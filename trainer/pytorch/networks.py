@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from trainer.common.errors import TrainingError
+from trainer.common.model_about import require_shapes
 from trainer.data.prepare.published import WEIGHTS
 from trainer.data.prepare.weights import by_hand, weights_name
 from trainer.pytorch.state import load_weights
@@ -144,15 +145,7 @@ def load_weights_of(network: nn.Module, path: Path, *, hint: str) -> None:
 
 
 def _load(network: nn.Module, weights: Mapping[str, Tensor], path: Path, *, hint: str) -> None:
-    wanted = network.state_dict()
-    # Frozen norms count no batches, nor do those of torchvision's oldest files.
-    odd = sorted(
-        key for key in set(weights) ^ set(wanted) if not key.endswith(".num_batches_tracked")
-    )
-    odd += [key for key in wanted if key in weights and weights[key].shape != wanted[key].shape]
-    if odd:
-        message = f"`{path}` holds weights of another network: {odd[0]} does not fit"
-        raise TrainingError(message, hint=hint)
+    require_shapes(path, weights, network.state_dict(), hint=hint)
     network.load_state_dict(weights, strict=False)
 
 

@@ -293,10 +293,10 @@ class Ddp:
         except distributed.DistBackendError as error:
             lines = [line for line in str(error).splitlines() if line.strip(" :") != "Last error"]
             message = f"rank {world.rank} met the others, but {backend} failed: {lines[-1]}"
-            variable = "GLOO_SOCKET_IFNAME in `env:` names the network's interface"
+            hint = "GLOO_SOCKET_IFNAME in `env:` names the network's interface"
             if backend == "nccl":
-                variable = "NCCL_DEBUG=INFO in `env:` tells more"
-            raise TrainingError(message, hint=variable) from None
+                hint = "NCCL_DEBUG=INFO in `env:` tells more"
+            raise TrainingError(message, hint=hint) from None
         except RuntimeError as error:  # DistError, or what a store in a file raises
             message = f"rank {world.rank} did not meet the others: {str(error).splitlines()[0]}"
             hint = "all ranks need the same meeting place, and a world size that is their number"

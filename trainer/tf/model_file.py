@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from trainer.common.errors import TrainingError
-from trainer.common.model_about import require_classes, write_about
+from trainer.common.model_about import require_classes, require_shapes, write_about
 from trainer.common.whole_file import write_whole
 from trainer.tf.network import HEAD, FusedBatchNorm
 
@@ -77,15 +77,7 @@ def _read(path: Path) -> Arrays:
 
 
 def _fill(network: keras.Model, path: Path, weights: Arrays, *, hint: str) -> None:
-    wanted = weights_of(network)
-    # Norms of Keras count no batches, nor do those of torchvision's oldest files.
-    odd = sorted(
-        key for key in set(weights) ^ set(wanted) if not key.endswith(".num_batches_tracked")
-    )
-    odd += [key for key in wanted if key in weights and weights[key].shape != wanted[key].shape]
-    if odd:
-        message = f"`{path}` holds weights of another network: {odd[0]} does not fit"
-        raise TrainingError(message, hint=hint)
+    require_shapes(path, weights, weights_of(network), hint=hint)
     for name, variable, axes in _named(network):
         variable.assign(weights[name].astype(variable.dtype).transpose(np.argsort(axes)))
 
