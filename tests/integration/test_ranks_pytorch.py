@@ -206,11 +206,24 @@ class TestMeeting:
         told = f"rank 0 cannot meet the others at {url}: an earlier run left it (hint: "
         assert (code, told in said) == ((0, False) if way == "torchrun" else (1, True)), said
 
-    def test_a_backend_that_fails_is_no_meeting_that_failed(self, zygote, tmp_path):
-        env = {"BACKEND_SAYS": "NCCL error in: NCCLUtils.cpp:94\nLast error:\nno GPUDirect here"}
+    @pytest.mark.parametrize(
+        ("said_by_it", "why"),
+        [
+            (
+                "NCCL error in: NCCLUtils.cpp:94\nLast error:\nno GPUDirect here",
+                "no GPUDirect here",
+            ),
+            ("no GPUDirect here\nLast error:\n \n", "no GPUDirect here"),
+            ("Last error:\n", "it does not say why"),
+        ],
+    )
+    def test_a_backend_that_fails_is_no_meeting_that_failed(
+        self, zygote, tmp_path, said_by_it, why
+    ):
+        env = {"BACKEND_SAYS": said_by_it}
         url = f"file://{tmp_path}/init"
         code, said = self.meet_alone(zygote, tmp_path, url, env)
-        told = "rank 0 met the others, but gloo failed: no GPUDirect here (hint: "
+        told = f"rank 0 met the others, but gloo failed: {why} (hint: "
         assert (code, told in said) == (1, True), said
 
     def test_a_rank_that_nobody_comes_to_in_time_says_so(self, zygote, tmp_path):

@@ -266,6 +266,10 @@ class Horovod:
             self._hvd = None
 
 
+# Lines of NCCL's errors that tell nothing.
+EMPTY_ERRORS = ("", "Last error")
+
+
 class Ddp:
     """PyTorch's DistributedDataParallel, over NCCL on GPUs and Gloo elsewhere."""
 
@@ -291,8 +295,11 @@ class Ddp:
                 device_id=device if backend == "nccl" else None,
             )
         except distributed.DistBackendError as error:
-            lines = [line for line in str(error).splitlines() if line.strip(" :") != "Last error"]
-            message = f"rank {world.rank} met the others, but {backend} failed: {lines[-1]}"
+            told = [
+                each for each in str(error).splitlines() if each.strip(" :") not in EMPTY_ERRORS
+            ]
+            why = told[-1] if told else "it does not say why"
+            message = f"rank {world.rank} met the others, but {backend} failed: {why}"
             hint = "GLOO_SOCKET_IFNAME in `env:` names the network's interface"
             if backend == "nccl":
                 hint = "NCCL_DEBUG=INFO in `env:` tells more"
