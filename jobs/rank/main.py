@@ -164,9 +164,10 @@ class Rank:
         output, inlet = os.pipe2(os.O_CLOEXEC)
         with contextlib.suppress(OSError):
             fcntl.fcntl(inlet, 1031, CHUNK)  # F_SETPIPE_SZ: fewer switches under a flood of lines
+        parent = os.getpid()
         self._child = os.fork()
         if not self._child:
-            self._become(command, inlet)
+            self._become(command, inlet, parent)
         with contextlib.suppress(OSError):
             os.setpgid(self._child, self._child)  # here, too: a signal may come before it did
         os.close(inlet)
@@ -188,11 +189,11 @@ class Rank:
             return Ending(None, os.WTERMSIG(status))
         return Ending(os.WEXITSTATUS(status), None)
 
-    def _become(self, command: list[str], inlet: int) -> None:
-        """Execute the command in the forked child. Does not return."""
+    def _become(self, command: list[str], inlet: int, parent: int) -> None:
+        """Execute the command in the forked child of `parent`. Does not return."""
         try:
             os.setpgid(0, 0)
-            die_with_parent()
+            die_with_parent(parent)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(inlet, 1)
             os.dup2(inlet, 2)
@@ -316,12 +317,17 @@ def _read(fd: int) -> bytes | None:
         return None
 
 
-def die_with_parent() -> None:
-    """Ask the kernel to end this process when its parent is gone (second line: the watcher)."""
+def die_with_parent(parent: int | None = None) -> None:
+    """Ask the kernel to end this process when its parent is gone (second line: the watcher).
+
+    It tells of no end before it was asked: with `parent`, one that is gone already ends this process.
+    """
     if sys.platform == "linux":
         import ctypes
 
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        if parent is not None and os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def open_log(
@@ -344,7 +350,7 @@ def main() -> int:
     with open(sys.argv[1], encoding="utf-8") as file:
         job = RankJob(**json.load(file))
     if job.die_with_parent:
-        die_with_parent()
+        die_with_parent(job.supervisor)
     environ = dict(os.environ)
     world = map_world(environ, job.processes_per_node)
     log = open_log(job, world, environ, path=f"{job.run_dir}/logs/rank-{world.rank:05d}.log")

@@ -34,7 +34,8 @@ class RankJob(NamedTuple):
 
     `filled` names the variables whose values hold placeholders. `path` are the folders of programs
     below the interpreter's own. `requirements` is a file of the code that is installed on the node;
-    `pip` is the folder of a pip for that and for `setup`.
+    `pip` is the folder of a pip for that and for `setup`. `supervisor` is the process that starts the
+    ranks, where it does so itself.
     """
 
     run_dir: str
@@ -53,6 +54,7 @@ class RankJob(NamedTuple):
     cpus: Sequence[Sequence[int]] | None = None
     gpus: Sequence[str] | None = None
     die_with_parent: bool = False
+    supervisor: int | None = None
     leave_together: bool = False
     run: str = ""
     filled: Sequence[str] = ()

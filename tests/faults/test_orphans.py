@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,6 +49,13 @@ def supervisor_and_watcher(gangs: Gangs, handle: RunHandle) -> tuple[int, int]:
     pair = gangs.supervisors(handle)
     supervisor = next(pid for pid in pair if table[pid].parent in pair)
     return supervisor, table[supervisor].parent
+
+
+def kill_at_once(pids: tuple[int, ...]) -> None:
+    """Kill processes, none of which sees another's end."""
+    for sign in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in pids:
+            os.kill(pid, sign)
 
 
 def test_cancel_of_a_running_run_leaves_nothing(gangs: Gangs, bystanders: list[Process]) -> None:
@@ -123,17 +131,30 @@ def test_both_killed_is_lost_and_cancel_sweeps_what_bears_the_mark(
     gangs: Gangs, bystanders: list[Process]
 ) -> None:
     handle = start_daemons(gangs, "child", "deaf", "daemon", "stopped")
-    both = supervisor_and_watcher(gangs, handle)
-    # Neither is to see the other's end.
-    for sign in (signal.SIGSTOP, signal.SIGKILL):
-        for pid in both:
-            os.kill(pid, sign)
+    kill_at_once(supervisor_and_watcher(gangs, handle))
     status = gangs.wait(handle)
     assert (status.state, status.reason) == (RunState.LOST, "its supervisor is gone")
     assert hidden(handle)  # nobody is left to end the daemons, until somebody cancels
     gangs.engine.cancel(handle)
     wait_until_all_gone(gangs, handle)
     gangs.engine.cancel(handle)
+
+
+def test_rank_that_begins_after_both_were_killed_ends(tmp_path: Path) -> None:
+    """Once it lived on: the kernel tells of no end before a process has asked for it."""
+    go, interpreter = tmp_path / "go", tmp_path / "python"
+    interpreter.write_text(
+        f'#!/bin/sh\nwhile [ ! -e "{go}" ]; do sleep 0.01; done\nexec "{sys.executable}" "$@"\n'
+    )
+    interpreter.chmod(0o755)
+    gangs = Gangs(tmp_path / "workspace", interpreter=interpreter)
+    handle = gangs.python("import time; time.sleep(3600)")
+    wait_until(lambda: len(gangs.processes(handle)) >= 2)
+    kill_at_once(supervisor_and_watcher(gangs, handle))
+    assert gangs.processes(handle)
+    go.touch()
+    gangs.wait_until_gone(handle)
+    gangs.end()
 
 
 @pytest.mark.parametrize("stage", ["running", "queued", "both killed"])

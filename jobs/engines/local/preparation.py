@@ -81,6 +81,7 @@ def prepare(
         gpus=share_gpus(count_gpus(), nodes=nodes, capacity_nodes=request.capacity_nodes),
         # The parent in a container is the engine's monitor, which may go first.
         die_with_parent=not is_inside,
+        supervisor=None if is_inside or request.launcher == "mpi" else os.getpid(),
         leave_together=request.launcher == "mpi",
         run=run_dir.name,
         filled=tuple(name for name, value in spec.env.items() if has_placeholder(value)),

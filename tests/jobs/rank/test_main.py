@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -63,3 +64,13 @@ def test_command_that_closes_its_output_and_goes_on_is_recorded_as_that(tmp_path
     code, told = run_rank(tmp_path, ["sh", "-c", f"echo a; exec >&- 2>&-; {until_told}; exit 7"])
     assert code == told["exit_code"] == 7
     assert told["started_s"] < told["output_closed_s"] < told["exited_s"] <= told["ended_s"]
+
+
+def test_process_whose_parent_is_gone_already_ends() -> None:
+    """A command, forked just before its rank was killed, asks for its parent's end too late."""
+    asks = "import os; from jobs.rank.main import die_with_parent; die_with_parent({})"
+    codes = [
+        subprocess.run([sys.executable, "-c", asks.format(parent)], check=False).returncode
+        for parent in ("os.getppid()", "os.getpid()", "")
+    ]
+    assert codes == [0, -signal.SIGKILL, 0]
