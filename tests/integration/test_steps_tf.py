@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from statistics import median
 from typing import Any
 
 import pytest
@@ -32,6 +33,15 @@ def test_three_epochs_and_evaluations_make_each_graph_once(found, framework):
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_so_many_steps_as_asked_are_profiled(found, framework):
     assert found["profiled"][framework] == "9 steps"
+
+
+@pytest.mark.parametrize(("framework", "num_counted"), [("tf", 6), ("keras", 5)])
+def test_the_wait_for_each_batch_is_counted(found, framework, num_counted):
+    """Keras's `fit` makes the graph within the first step, which is no wait for data."""
+    waits = found["waits"][framework]
+    assert len(waits) == num_counted
+    # The source takes 0.2 s for each, and reads one ahead while a step is taken.
+    assert median(waits) > 0.1
 
 
 def test_a_profiler_that_runs_already_is_told_and_ends_nothing(found):

@@ -52,9 +52,12 @@ class Throughput:
         """Time the wait for the next batch; does not wait for the device."""
         began_s = self._clock()
         yield
-        waited_s = self._clock() - began_s
-        self._waited_s = (self._waited_s or 0.0) + waited_s
-        self._add("data_wait_s", waited_s)
+        self.add_wait(self._clock() - began_s)
+
+    def add_wait(self, seconds: float) -> None:
+        """Count a wait for the next batch that was timed elsewhere."""
+        self._waited_s = (self._waited_s or 0.0) + seconds
+        self._add("data_wait_s", seconds)
 
     def add_host(self, seconds: float) -> None:
         """Count what the host did for a step while the device had nothing of it to do."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
+
 import keras
 
 from trainer.common.position import Position, TakenStep
@@ -10,6 +13,7 @@ from trainer.tf.guard import Guard
 from trainer.tf.job import Job
 from trainer.tf.loader import Reading
 from trainer.tf.profiling import Profiler
+from trainer.tfkeras.model import CAME_S
 
 
 class Protocol(keras.callbacks.Callback):
@@ -35,14 +39,19 @@ class Protocol(keras.callbacks.Callback):
         self._profiler = profiler
         self._reading = reading
         self.position = position
+        self._began_s = 0.0
 
     def on_train_batch_begin(self, *_given: object, **_logs: object) -> None:
         """Set the rate, and tell the step what this rank has to say."""
         self._job.optimizer.learning_rate = self._job.schedule.rate(self.position.step)
         self._guard.begin_step()
+        self._began_s = time.time()
 
-    def on_train_batch_end(self, *_given: object, **_logs: object) -> None:
+    def on_train_batch_end(self, _batch: int, logs: Mapping[str, float]) -> None:
         """Agree on the step; raises what Guard.step raises."""
+        if self.model.made_s < self._began_s:
+            # The system's clock, as a graph has no other; it may be set back.
+            self._throughput.add_wait(max(0.0, logs[CAME_S] - self._began_s))
         self._throughput.step(self._job.batch_size)
         before = self.position
         taken = TakenStep(

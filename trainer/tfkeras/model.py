@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import keras
@@ -11,6 +12,8 @@ import tensorflow as tf
 from trainer.tf.guard import Guard
 from trainer.tf.job import Job
 from trainer.tf.steps import NUM_SCORES, Element, make_score, make_step
+
+CAME_S = "came_s"
 
 
 class RankModel(keras.Model):
@@ -25,6 +28,7 @@ class RankModel(keras.Model):
         self._step = make_step(job, guard)
         self._score = make_score(job)
         self._scores = tf.Variable(tf.zeros(NUM_SCORES, tf.float64), trainable=False)
+        self.made_s = 0.0
         self.built = True
         # XLA compiles what the step says: Keras would have it compile the allreduce, too.
         # The optimizer has its loss scale already.
@@ -35,14 +39,22 @@ class RankModel(keras.Model):
         return self.network(images, training=training)
 
     def train_step(self, data: Element) -> dict[str, Any]:
-        """Take a step."""
+        """Take a step; logs when its batch had come, in seconds since 1970.
+
+        They can be read without waiting for a device: Keras turns each log into a number. Python runs
+        through this only while the graph is made, which `made_s` tells.
+        """
+        self.made_s = time.time()
+        with tf.device("/CPU:0"), tf.control_dependencies(tf.nest.flatten(data)):
+            came_s = tf.timestamp()
         self._step(data)
-        return _nothing()
+        return {CAME_S: came_s}
 
     def test_step(self, data: Element) -> dict[str, Any]:
         """Add a batch's scores up."""
         self._scores.assign_add(self._score(data))
-        return _nothing()
+        with tf.device("/CPU:0"):  # as in a step
+            return {"steps": tf.constant(1.0)}
 
     def begin_scores(self) -> None:
         """Begin to add scores up."""
@@ -51,9 +63,3 @@ class RankModel(keras.Model):
     def scores(self) -> np.ndarray:
         """Give the scores of all batches since then."""
         return self._scores.numpy()
-
-
-def _nothing() -> dict[str, Any]:
-    """Give logs that can be read without waiting for a device: Keras turns each into a number."""
-    with tf.device("/CPU:0"):
-        return {"steps": tf.constant(1.0)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,14 @@ import trainer.tf.steps
 import trainer.tfkeras.model
 from tests.integration.programs import tf_tiny
 from trainer.common.rundir import RunDir
+from trainer.common.throughput import Throughput
+from trainer.tf.loader import Noise
 from trainer.tf.profiling import Profiler
 
 FRAMEWORKS = {"tf": trainer.tf.resnet50, "keras": trainer.tfkeras.model}
 SMALL = ("--data", "random", "--num-images", "12", "--batch-per-rank", "4", "--image-size", "32")
+# Seconds that a slow source takes for a batch.
+WAIT_S = 0.2
 # Pictures that the memory of the device holds, which is made up.
 ROOM = 5
 
@@ -67,6 +72,31 @@ def graphs(framework: str) -> object:
 def profiled(framework: str) -> str:
     """What the profile of the training before says of its length."""
     return Path(framework, "profile", "kernels.txt").read_text().splitlines()[0]
+
+
+def waits(framework: str) -> list[float]:
+    """The waits that are counted in the six steps of two epochs of a source that takes WAIT_S a batch."""
+
+    def read(noise: Noise, *given: Any) -> Any:
+        reading = read_at_once(noise, *given)
+        reading.dataset = reading.dataset.map(
+            lambda element: tf.numpy_function(slow, [element], tf.int64)
+        )
+        return reading
+
+    def slow(element: np.ndarray) -> np.ndarray:
+        time.sleep(WAIT_S)
+        return element
+
+    def add_wait(throughput: Throughput, seconds: float) -> None:
+        counted.append(seconds)
+        add(throughput, seconds)
+
+    read_at_once, add, counted = Noise.read, Throughput.add_wait, []
+    with mock.patch.object(Noise, "read", read), mock.patch.object(Throughput, "add_wait", add_wait):
+        code, _ = call(framework, "--epochs", "2", "--output-dir", f"waits-{framework}")
+    assert code == 0, code
+    return counted
 
 
 def unprofiled(_framework: str) -> str:
@@ -121,6 +151,6 @@ def searched(framework: str) -> object:
 
 def main(_argv: Sequence[str] = ()) -> None:
     """Print what each found, of each framework."""
-    checks = (graphs, profiled, unprofiled, searched)
+    checks = (graphs, profiled, unprofiled, waits, searched)
     found = {each.__name__: {name: each(name) for name in FRAMEWORKS} for each in checks}
     print(json.dumps(found))
