@@ -114,6 +114,9 @@ class TestDigits:
         train_loss = on_two_ranks.curve("train", "loss")
         assert [step for step, _ in train_loss] == list(range(10, 8 * steps + 1, 10))
         assert train_loss[-1][1] < 0.2 < train_loss[0][1]
+        right = on_two_ranks.curve("train", "accuracy")
+        assert [step for step, _ in right] == [step for step, _ in train_loss]
+        assert right[0][1] < 0.9 < right[-1][1] <= 1
         rates = on_two_ranks.curve("train", "images_per_s")
         assert rates[-1][1] == on_two_ranks.summary["images_per_s"]
 
