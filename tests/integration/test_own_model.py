@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,25 @@ from tests.fakes import typed_launch
 from tests.fakes.gangs import make_environment
 from tests.fakes.torch_ranks import start_gang
 
+OF_TIMM = """
+name: timm
+image: pytorch
+launcher: torch
+code: .
+module: trainer.pytorch.classifier
+requirements: requirements.txt
+args:
+  network: test_vit
+  data: synthetic
+  image-size: 160
+  num-images: 160
+  num-classes: 4
+  batch-per-rank: 16
+  epochs: 4
+processes_per_node: gpu
+outputs: {model: {}}
+"""
+NO_CACHES = shutil.ignore_patterns("__pycache__")
 SEGMENTATION = "tests.integration.programs.own_segmentation"
 RUN_TIMEOUT_S = 300
 FOLDER = PROJECT / "examples" / "own-model"
@@ -32,10 +52,12 @@ def environment(tmp_path: Path) -> Path:
     return path
 
 
-def launch(environment: Path, *words: str) -> tuple[Path, dict[str, Any]]:
-    """Run a job; gives its folder and its summary."""
+def launch(
+    environment: Path, *words: str, inside: Path = FOLDER
+) -> tuple[Path, dict[str, Any]]:
+    """Run a job by its file inside a folder; gives its folder and its summary."""
     environ = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = typed_launch.launch(FOLDER, *words, "--env", environment, environ=environ)
+    done = typed_launch.launch(inside, *words, "--env", environment, environ=environ)
     assert done.returncode == 0, done.stderr + done.stdout
     folder = environment.parent / "workspace" / "runs" / done.stdout.splitlines()[0]
     return folder, json.loads((folder / "summary.json").read_text())
@@ -98,3 +120,15 @@ def test_a_model_of_ones_own_resumes(environment):
     _, resumed = launch(environment, "rerun", "last", *more)
     assert resumed["resumed_from_step"] == begun["steps"]
     assert resumed["val_iou"] > 0.8
+
+
+@pytest.mark.faults
+def test_a_network_of_timm_trains_by_its_name(environment, tmp_path):
+    """By timm itself, which the job brings, from the package index."""
+    code = tmp_path / "code"
+    shutil.copytree(PROJECT / "trainer", code / "trainer", ignore=NO_CACHES)
+    (code / "requirements.txt").write_text("timm\n")
+    (code / "timm.yaml").write_text(OF_TIMM)
+    _, summary = launch(environment, "run", "timm.yaml", inside=code)
+    assert (summary["network"], summary["world_size"]) == ("test_vit", 2)
+    assert summary["val_top1"] > 0.9
