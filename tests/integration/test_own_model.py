@@ -52,9 +52,7 @@ def environment(tmp_path: Path) -> Path:
     return path
 
 
-def launch(
-    environment: Path, *words: str, inside: Path = FOLDER
-) -> tuple[Path, dict[str, Any]]:
+def launch(environment: Path, *words: str, inside: Path = FOLDER) -> tuple[Path, dict[str, Any]]:
     """Run a job by its file inside a folder; gives its folder and its summary."""
     environ = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = typed_launch.launch(inside, *words, "--env", environment, environ=environ)

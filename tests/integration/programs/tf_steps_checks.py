@@ -93,7 +93,10 @@ def waits(framework: str) -> list[float]:
         add(throughput, seconds)
 
     read_at_once, add, counted = Noise.read, Throughput.add_wait, []
-    with mock.patch.object(Noise, "read", read), mock.patch.object(Throughput, "add_wait", add_wait):
+    with (
+        mock.patch.object(Noise, "read", read),
+        mock.patch.object(Throughput, "add_wait", add_wait),
+    ):
         code, _ = call(framework, "--epochs", "2", "--output-dir", f"waits-{framework}")
     assert code == 0, code
     return counted
