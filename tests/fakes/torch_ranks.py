@@ -133,6 +133,8 @@ class Zygote:
                     self._is_ready = True
                 elif len(words) == 1:
                     self._pids.append(int(words[0]))
+                    # Of one that had the same id before.
+                    self._codes.pop(int(words[0]), None)
                 else:
                     self._codes[int(words[0])] = int(words[1])
                 self._news.notify_all()

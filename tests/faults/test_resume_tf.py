@@ -7,7 +7,6 @@ a CPU that holds without TensorFlow's determinism switch.
 
 from __future__ import annotations
 
-import signal
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -112,9 +111,9 @@ def leave_and_compare(zygote: Zygote, framework: str, folder: Path, steps: list[
     num_survived, errors = 0, list[str]()
     for number, step in enumerate(steps):
         each = folder / str(number)
-        gang = program.start(zygote, each, "horovod")
+        env = {"WATCH_NOTICE": f"{number % NUM_RANKS} {step}"}
+        gang = program.start(zygote, each, "horovod", env=env)
         wait_for_step(gang, each / "index", step)
-        gang.send(number % NUM_RANKS, signal.SIGTERM)
         bound = Bound(10)
         codes = gang.wait(ATTEMPT_S)
         is_late = bound.is_passed()
@@ -196,15 +195,12 @@ class TestLeft:
 def test_two_ranks_go_on_where_one_and_four_left_off(zygote, tmp_path):
     """With equal global batches; another batch is refused by name."""
     program = tiny("tf", num_epochs=2)
-    for size in (1, 4, 2):
-        gang = program.start(zygote, tmp_path, "horovod", size=size)
-        if size != 2:
-            done = 10 if size == 1 else 40
-            wait_for_step(gang, tmp_path / "index", done)
-            gang.send(0, signal.SIGTERM)
+    for size, step in ((1, 10), (4, 40), (2, None)):
+        env = {"WATCH_NOTICE": f"0 {step}"} if step else {}
+        gang = program.start(zygote, tmp_path, "horovod", size=size, env=env)
         codes = gang.wait(ATTEMPT_S)
         gang.end()
-        assert codes == [0 if size == 2 else 75] * size, gang.texts()
+        assert codes == [75 if step else 0] * size, gang.texts()
     text = gang.texts()[0]
     assert "world size 1 there, 4 now" in text
     assert "world size 4 there, 2 now" in text

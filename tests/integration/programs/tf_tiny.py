@@ -4,13 +4,14 @@
 
 With statistics it has batch norm and dropout, plain has neither. WATCH_INDEX names a file that
 gets `ATTEMPT RANK STEP SAMPLE ...` for every step taken, with WATCH_ATTEMPT. WATCH_FAULT is
-`RANK STEP`: the loss of that rank's step becomes nan. WATCH_EXACT has TensorFlow refuse what it
-cannot compute alike twice.
+`RANK STEP`: the loss of that rank's step becomes nan. WATCH_NOTICE is `RANK STEP`: that rank gets
+SIGTERM in that step. WATCH_EXACT has TensorFlow refuse what it cannot compute alike twice.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Sequence
 
 import keras
@@ -57,12 +58,15 @@ def watch() -> None:
     attempt = os.environ.get("WATCH_ATTEMPT", "0")
     rank = int(os.environ.get("RANK", "0"))
     bad_rank, bad_step = map(int, os.environ.get("WATCH_FAULT", "-1 0").split())
+    notice = tuple(map(int, os.environ.get("WATCH_NOTICE", "-1 0").split()))
     take_step, add_up = Guard.step, Guard.add_up
     steps = tf.Variable(0, trainable=False)
 
     def step(self: Guard, position: Position, *, taken: TakenStep) -> None:
         samples = " ".join(map(str, taken.samples))
         os.write(log, f"{attempt} {rank} {taken.step} {samples}\n".encode())
+        if (rank, taken.step) == notice:
+            os.kill(os.getpid(), signal.SIGTERM)
         take_step(self, position, taken=taken)
 
     def spoilt(self: Guard, loss: tf.Tensor, num_samples: int) -> None:
