@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -52,6 +53,8 @@ def main() -> int:
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     read = b""
+    gc.collect()
+    gc.freeze()
     say("ready")
     while True:
         ready, _, _ = select.select([0, woken], [], [])
