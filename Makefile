@@ -18,7 +18,7 @@ GPU_PYTHON ?= $$($(BIN)/launch image path pytorch)
 # What `make check` asks, side by side; the first takes as long as all others.
 CHECKS = $(addprefix check-,types format lint imports links architecture)
 
-.PHONY: setup setup-v1 demo test check docs bench faults mutants policy prove-azure gpu
+.PHONY: setup setup-v1 demo test check docs bench faults images mutants policy prove-azure gpu
 .PHONY: $(CHECKS)
 
 setup:
@@ -63,6 +63,10 @@ bench: setup
 faults: setup
 	@$(BARE) tests.environments.testbed
 	$(BIN)/python -m tests.documents.fault_counts
+
+images: setup
+	@$(BARE) tests.environments.testbed
+	TRAINYARD_CI=1 $(BIN)/pytest -v -m images tests/images/test_builds.py
 
 mutants:
 	@$(BARE) tools.setup environment

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests import needs
-from tests.skips import ALLOWED, find_allowed
+from tests.skips import ALLOWED, CAMPAIGNS, find_allowed
 from tests.suites import counts, run_suite
 
 ROOT_ONLY = "only root may mount a small tmpfs"
@@ -110,10 +110,14 @@ def test_all_but_the_long_campaigns_passes_in_ci(tmp_path):
     assert (done.returncode, counts(done)) == (0, "1 passed, 1 deselected")
 
 
-CAMPAIGNS = """
+LONG = """
 import pytest
 
 def test_short(): pass
+
+@pytest.mark.faults
+@pytest.mark.images
+def test_container(): pass
 
 @pytest.mark.faults
 def test_long(): pass
@@ -127,13 +131,17 @@ def test_without_its_tool():
 @pytest.mark.parametrize(
     ("options", "ended", "said"),
     [
-        ((), "1 failed, 1 passed, 1 deselected", "test_without_its_tool was skipped in CI: azcopy"),
-        (("-kshort or long",), "2 deselected, 1 error", "left out in CI, which runs what is mar"),
+        ((), "1 failed, 1 passed, 2 deselected", "test_without_its_tool was skipped in CI: azcopy"),
+        (
+            ("-kshort or long or container",),
+            "3 deselected, 1 error",
+            "left out in CI, which runs what is mar",
+        ),
     ],
     ids=["an unlisted skip", "one left out"],
 )
 def test_campaigns_are_judged_as_all_else(tmp_path, options, ended, said):
-    done = run(tmp_path, {"test_it.py": CAMPAIGNS}, "-m", "faults", *options)
+    done = run(tmp_path, {"test_it.py": LONG}, "-m", CAMPAIGNS, *options)
     assert (done.returncode != 0, counts(done)) == (True, ended)
     assert said in done.stdout
 

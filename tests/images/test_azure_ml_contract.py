@@ -1,6 +1,6 @@
 """Our images have what the base images of Azure ML have, as azure_ml_contract.json lists it.
 
-This reads the Dockerfiles and the locks; `make faults` asks the container.
+This reads the Dockerfiles and the locks; `make images` asks the container.
 """
 
 import json

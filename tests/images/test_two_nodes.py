@@ -1,6 +1,6 @@
 """`mpirun` of the image's lock starts ranks on a second node over ssh, and they train together.
 
-The nodes are namespaces of this machine (tests/fakes/nodes.py) with the runtime's files; `make faults`
+The nodes are namespaces of this machine (tests/fakes/nodes.py) with the runtime's files; `make images`
 does the same in the container.
 """
 

@@ -50,7 +50,7 @@ CANARY = f"canary-{os.getpid()}-{time.time_ns():x}.example"
 DISK_GB = 25
 WORKSPACE = "/workspace"
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(5400)]
+pytestmark = [pytest.mark.faults, pytest.mark.images, pytest.mark.timeout(5400)]
 
 
 @dataclass(frozen=True, kw_only=True)
