@@ -18,6 +18,8 @@ import pytest
 DIVIDED = ("integration",)
 # A run of fewer tests is somebody's look at a few files.
 MANY = 1000
+# What a report has below a test that did not pass.
+NOT_PASSED = ("failure", "error", "skipped")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,12 +50,34 @@ def by_folder(tests: Iterable[tuple[str, Took]]) -> dict[str, Took]:
     return dict(sorted(found.items(), key=lambda row: -row[1].seconds))
 
 
-def read_report(path: Path) -> dict[str, Took]:
-    """Read a file of `--junitxml`."""
-    cases = ET.parse(path).getroot().iter("testcase")
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A test as a report tells of it; `outcome` is passed, skipped, failure or error."""
+
+    classname: str
+    name: str
+    seconds: float
+    outcome: str
+
+
+def read_report(path: Path) -> list[Case]:
+    """Read a file of `--junitxml`; a test that both failed and ended in an error is there twice."""
+    return [
+        Case(
+            classname=each.get("classname", ""),
+            name=each.get("name", ""),
+            seconds=float(each.get("time", 0)),
+            outcome=next((kind for kind in NOT_PASSED if each.find(kind) is not None), "passed"),
+        )
+        for each in ET.parse(path).iter("testcase")
+    ]
+
+
+def report_by_folder(path: Path) -> dict[str, Took]:
+    """Sum up a file of `--junitxml`."""
     return by_folder(
-        (_file_of(case.get("classname", "")), Took(num_tests=1, seconds=float(case.get("time", 0))))
-        for case in cases
+        (_file_of(each.classname), Took(num_tests=1, seconds=each.seconds))
+        for each in read_report(path)
     )
 
 
@@ -119,7 +143,7 @@ def main(words: Sequence[str]) -> int:
     if len(words) not in {1, 2}:
         print("usage: python -m tests.times AFTER.xml [BEFORE.xml]", file=sys.stderr)
         return 2
-    reports = [read_report(Path(each)) for each in words]
+    reports = [report_by_folder(Path(each)) for each in words]
     print("\n".join(table(*reports)))
     return 0
 

@@ -7,27 +7,23 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.data import TensorDataset
+from torchvision.transforms.functional import pil_to_tensor, to_pil_image
 
 from trainer.pytorch import own
 
 SIDE = 48
 
 
-class Discs:
-    """Pictures of a bright disc in noise (1 x 48 x 48), and the disc's pixels (48 x 48, 0 or 1)."""
-
-    def __init__(self, num_pictures: int, seed: int) -> None:
-        self.num_pictures, self.seed = num_pictures, seed
-
-    def __len__(self) -> int:
-        return self.num_pictures
-
-    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-        generator = torch.Generator().manual_seed(self.seed * 100_003 + index)
-        x, y, radius = torch.rand(3, generator=generator) * torch.tensor([SIDE, SIDE, 10]) + 4
-        places = torch.arange(SIDE)
-        mask = ((places[None] - x) ** 2 + (places[:, None] - y) ** 2 < radius**2).float()
-        return (mask + 0.5 * torch.randn(SIDE, SIDE, generator=generator))[None], mask
+def discs(num_pictures: int, seed: int) -> TensorDataset:
+    """Bright discs in noise (N x 1 x 48 x 48), and their pixels (N x 48 x 48, 0 or 1)."""
+    generator = torch.Generator().manual_seed(seed)
+    x, y, radius = torch.rand(3, num_pictures, 1, 1, generator=generator)
+    places = torch.arange(SIDE)
+    distances = torch.hypot(places - SIDE * x, places[:, None] - SIDE * y)
+    masks = (distances < 4 + 10 * radius).float()
+    noise = torch.randn(masks.shape, generator=generator)
+    return TensorDataset((masks + 0.5 * noise)[:, None], masks)
 
 
 def build() -> nn.Module:
@@ -55,17 +51,16 @@ def predict(network: nn.Module, path: Path, folder: Path) -> dict[str, object]:
     """The share of a picture that is disc; what was found is drawn white on black."""
     with Image.open(path) as picture:
         grey = picture.convert("L").resize((SIDE, SIDE))
-    pixels = torch.tensor(list(grey.tobytes())).view(1, 1, SIDE, SIDE) / 255
-    found = network(pixels.to(next(network.parameters()).device))[0] > 0
-    drawn = bytes(255 * each for each in found.flatten().int().tolist())
-    Image.frombytes("L", (SIDE, SIDE), drawn).save(folder / f"{path.stem}.png")
+    device = next(network.parameters()).device
+    found = network(pil_to_tensor(grey)[None].to(device) / 255)[0] > 0
+    to_pil_image(found.float()).save(folder / f"{path.stem}.png")
     return {"disc": round(found.float().mean().item(), 4)}
 
 
 MINE = own.Own(
     name="segmentation",
     build=build,
-    data=lambda seed: (Discs(480, seed), Discs(100, seed + 1)),
+    data=lambda seed: (discs(480, seed), discs(100, seed + 1)),
     loss=loss,
     figures=figures,
     main="iou",

@@ -12,13 +12,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from xml.etree import ElementTree
 
 from tests import skips
 from tests.bench.table import hardware
+from tests.times import read_report
 
 PROJECT = Path(__file__).resolve().parents[2]
 PAGE = PROJECT / "docs" / "benchmarks" / "tests.md"
@@ -63,12 +64,10 @@ def busy_loops() -> Generator[None]:
 
 def row_text(report: Path, code: int, took_s: float) -> str:
     """Give the row of one run, by pytest's report; it names the tests that failed."""
-    cases = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
-    skipped = [each for each in cases if each.find("skipped") is not None]
+    cases = read_report(report) if report.exists() else []
+    counted = Counter(each.outcome for each in cases)
     failed = [
-        f"`{each.get('classname')}::{each.get('name')}`"
-        for each in cases
-        if each.find("failure") is not None or each.find("error") is not None
+        f"`{each.classname}::{each.name}`" for each in cases if each.outcome in {"failure", "error"}
     ]
     told = ", ".join(failed) or ("none" if code == 0 else f"`make test` ended with {code}")
     commit = subprocess.check_output(
@@ -79,8 +78,8 @@ def row_text(report: Path, code: int, took_s: float) -> str:
         commit.strip(),
         hardware(),
         f"{took_s / 60:.1f}",
-        f"{len(cases) - len(skipped) - len(failed):,}",
-        str(len(skipped)),
+        f"{counted['passed']:,}",
+        str(counted["skipped"]),
         told,
     ]
     return f"| {' | '.join(cells)} |\n"
