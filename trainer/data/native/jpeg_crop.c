@@ -590,8 +590,8 @@ widen(const uint16_t *restrict sums, int num, int unit, uint8_t *restrict out)
     for (int i = 0; i < num; i++) {
         uint16_t even = (3 * sums[i + 1] + sums[i] + (unit ? 8 : 1)) >> (2 + unit);
         uint16_t odd = (3 * sums[i + 1] + sums[i + 2] + (unit ? 7 : 2)) >> (2 + unit);
-        uint8_t both[2] = {(uint8_t)even, (uint8_t)odd};
-        memcpy(out + 2 * i, both, 2);
+        uint16_t both = (uint16_t)(even | odd << 8);
+        memcpy(out + 2 * i, &both, 2);
     }
 }
 
@@ -748,25 +748,43 @@ static void resize_row(const struct filter *filter, const uint32_t *from, int si
 #undef ALL
 }
 
+/* Mix two pixels each of `pairs` times two rows, `stride` bytes apart, by the rows' weights. */
+static inline __attribute__((always_inline)) uint64_t
+mix_rows(const uint8_t *from, ptrdiff_t stride, const int16_t *weights, int pairs, int shift)
+{
+    __m256i sum = _mm256_set1_epi32(1 << (shift - 1));
+    for (int k = 0; k < pairs; k++) {
+        int32_t both;
+        memcpy(&both, weights + 2 * k, 4);
+        __m128i upper = _mm_loadl_epi64((const __m128i *)(from + 2 * k * stride));
+        __m128i lower = _mm_loadl_epi64((const __m128i *)(from + (2 * k + 1) * stride));
+        __m256i two = _mm256_cvtepu8_epi16(_mm_unpacklo_epi8(upper, lower));
+        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(two, _mm256_set1_epi32(both)));
+    }
+    sum = _mm256_srai_epi32(sum, shift);
+    __m128i mixed = _mm_packus_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
+    return (uint64_t)_mm_cvtsi128_si64(_mm_packus_epi16(mixed, mixed));
+}
+
+/* `rows` have room for one pixel more behind the last. */
 static void resize_columns(const struct filter *filter, const uint8_t *rows, int size, uint8_t *out)
 {
-    int num = 4 * size, shift = filter->shift;
-    uint8_t line[4 * MAX_RESULT];
+    ptrdiff_t num = 4 * (ptrdiff_t)size;
+    int pairs = filter->taps / 2, shift = filter->shift;
+    uint8_t line[4 * MAX_RESULT + 4];
     for (int y = 0; y < size; y++) {
         const int16_t *weights = filter->weights + (size_t)y * filter->taps;
-        const uint8_t *from = rows + (size_t)filter->first[y] * num;
+        const uint8_t *from = rows + filter->first[y] * num;
 #define ALL(number)                                                                                \
-    for (int i = 0; i < num; i++) {                                                                \
-        int32_t sum = 1 << (shift - 1);                                                            \
-        for (int k = 0; k < (number); k++)                                                         \
-            sum += from[(size_t)k * num + i] * weights[k];                                         \
-        line[i] = (uint8_t)clamp(sum >> shift);                                                    \
+    for (ptrdiff_t i = 0; i < num; i += 8) {                                                       \
+        uint64_t mixed = mix_rows(from + i, num, weights, number, shift);                          \
+        memcpy(line + i, &mixed, 8);                                                               \
     }
-        switch (filter->taps) {
+        switch (pairs) {
+        case 1: ALL(1) break;
         case 2: ALL(2) break;
-        case 4: ALL(4) break;
-        case 6: ALL(6) break;
-        default: ALL(filter->taps)
+        case 3: ALL(3) break;
+        default: ALL(pairs)
         }
 #undef ALL
         for (int x = 0; x < size; x++, out += 3)
@@ -843,8 +861,11 @@ int trainyard_crop(const uint8_t *data, size_t size, int32_t left, int32_t top, 
         place_plane(plane, &header, i, &box);
         sizes[i] = 8 * (size_t)(plane->y1 - plane->y0) * plane->stride;
         total += sizes[i];
-        make_decoder(&header.tables[0][c->dc_table], &work->decoders[0][c->dc_table]);
-        make_decoder(&header.tables[1][c->ac_table], &work->decoders[1][c->ac_table]);
+        /* The two chroma components nearly always share theirs. */
+        if (i < 2 || c->dc_table != c[-1].dc_table)
+            make_decoder(&header.tables[0][c->dc_table], &work->decoders[0][c->dc_table]);
+        if (i < 2 || c->ac_table != c[-1].ac_table)
+            make_decoder(&header.tables[1][c->ac_table], &work->decoders[1][c->ac_table]);
         memset(work->quantisers[i], 0, sizeof work->quantisers[i]);
         for (int k = 0; k < 64; k++)
             work->quantisers[i][k] = header.quantisers[c->quantiser][k];
