@@ -13,7 +13,7 @@ from PIL import Image
 
 SOURCE = Path(__file__).with_name("jpeg_crop_fuzz.c")
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-FLAGS = ("-O1", "-g", "-fwrapv", "-mavx2", "-mbmi2", *SANITIZERS)
+FLAGS = ("-O2", "-g", "-fwrapv", "-mavx2", "-mbmi2", *SANITIZERS)
 
 
 def make_seeds(folder: Path) -> list[Path]:

@@ -41,6 +41,7 @@ def test_a_byte_beyond_a_buffer_is_told_of(program, seeds, tmp_path, monkeypatch
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(3000)
 def test_ten_million_damaged_pictures_are_borne(program, seeds):
     for first in range(0, LONG, CHUNK):
         jpeg_crop.run(program, seeds, number=CHUNK, seed=16, first=first)

@@ -33,6 +33,8 @@ TINY = (
     *("--regions-per-image", "4", "--image-size", "32", "--batch-per-rank", "1"),
 )
 RUN_TIMEOUT_S = 400
+# Two ranks learn for that long on two cores that have other work, too.
+pytestmark = pytest.mark.timeout(1800)
 NUM_LEARNING_STEPS = 80
 
 
