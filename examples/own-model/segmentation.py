@@ -16,7 +16,7 @@ SIDE = 48
 
 
 def discs(num_pictures: int, seed: int) -> TensorDataset:
-    """Bright discs in noise (N x 1 x 48 x 48), and their pixels (N x 48 x 48, 0 or 1)."""
+    """Make bright discs in noise (N x 1 x 48 x 48), and their pixels (N x 48 x 48, 0 or 1)."""
     generator = torch.Generator().manual_seed(seed)
     x, y, radius = torch.rand(3, num_pictures, 1, 1, generator=generator)
     places = torch.arange(SIDE)
@@ -34,21 +34,21 @@ def build() -> nn.Module:
 
 
 def loss(scores: Tensor, masks: Tensor) -> Tensor:
-    """The binary cross entropy of each pixel, and one minus the Dice coefficient."""
+    """Add up the binary cross entropy of each pixel, and one minus the Dice coefficient."""
     found = scores.sigmoid()
     dice = 2 * (found * masks).sum() / (found.sum() + masks.sum() + 1)
     return functional.binary_cross_entropy_with_logits(scores, masks) + 1 - dice
 
 
 def figures(scores: Tensor, masks: Tensor) -> dict[str, Tensor]:
-    """The intersection over the union, of each picture."""
+    """Give the intersection over the union of each picture."""
     found, true = scores > 0, masks > 0.5
     union = (found | true).sum(dim=(1, 2)).clamp(min=1)
     return {"iou": (found & true).sum(dim=(1, 2)) / union}
 
 
 def predict(network: nn.Module, path: Path, folder: Path) -> dict[str, object]:
-    """The share of a picture that is disc; what was found is drawn white on black."""
+    """Give the share of a picture that is disc; draw what was found white on black."""
     with Image.open(path) as picture:
         grey = picture.convert("L").resize((SIDE, SIDE))
     device = next(network.parameters()).device
