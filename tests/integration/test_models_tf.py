@@ -127,7 +127,9 @@ def test_a_profile_is_a_trace_and_a_table_of_kernels(trained):
     assert first == "3 steps"
     assert len(kernels) == 10
     names = {event["name"] for event in json.loads((out / "trace.json").read_text())["traceEvents"]}
-    assert any(name.endswith(":FusedBatchNormGradV3") for name in names)
+    # On a CPU with instructions for matrices the kernel is oneDNN's, whose name has more before it.
+    kernels = {name.rpartition(":")[2] for name in names}
+    assert any(name.endswith("FusedBatchNormGradV3") for name in kernels)
 
 
 def test_more_epochs_warn_of_another_rate_and_another_recipe_is_refused(trained):
