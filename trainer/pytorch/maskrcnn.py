@@ -65,7 +65,7 @@ class Options(TorchOptions):
     ] = None
     epochs: Annotated[int, "passes over the training set"] = 26
     max_steps: Annotated[
-        int | None, "end after this many steps, in place of --epochs", MAY_CHANGE
+        int | None, "end after this many steps, or after --epochs if that is earlier", MAY_CHANGE
     ] = None
     batch_per_rank: Annotated[int, "pictures per step on each rank", MAY_CHANGE] = 2
     lr: Annotated[float, "peak of SGD's learning rate for 16 pictures a step over all ranks"] = 0.02

@@ -139,5 +139,12 @@ def test_options_are_read_with_those_of_the_classes_that_they_extend():
     ]
 
 
+def test_the_steps_of_maskrcnn_end_a_training_no_later_than_its_epochs():
+    """As the smaller of both counts does (docs/training-maskrcnn.md)."""
+    options = read_options("trainer.pytorch.maskrcnn", project_root())
+    told = "end after this many steps, or after --epochs if that is earlier"
+    assert options["max-steps"].text == told
+
+
 def test_a_program_without_options_of_this_kind_is_left_to_itself():
     assert read_options("trainer.data.pack", project_root()) == {}
