@@ -57,6 +57,13 @@ def losses(run_dir: Path) -> list[float]:
     return [line["value"] for line in lines if (line["split"], line["name"]) == ("train", "loss")]
 
 
+def figures(run_dir: Path) -> set[str]:
+    """Give the names of what evaluations found, in the metrics and in the summary."""
+    lines = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
+    names = {line["name"] for line in lines if line["split"] == "val"}
+    return names | {key.removeprefix("val_") for key in summary(run_dir) if key.startswith("val_")}
+
+
 def summary(run_dir: Path) -> dict[str, Any]:
     return json.loads((run_dir / "summary.json").read_text())
 
@@ -86,7 +93,8 @@ def first_gradient(run_dir: Path) -> dict[str, array.array[float]]:
 def test_1_2_and_4_ranks_have_the_same_gradients_and_losses(
     tensorflow_zygote, tmp_path, framework, sizes
 ):
-    runs = [train(tensorflow_zygote, tmp_path, framework, "plain", size) for size in sizes]
+    more = ("--num-classes", "6")
+    runs = [train(tensorflow_zygote, tmp_path, framework, "plain", size, *more) for size in sizes]
     found = [losses(run_dir) for run_dir in runs]
     assert [len(each) for each in found] == [18] * len(sizes)
     assert found[0][-1] < 0.9 * found[0][0]
@@ -134,3 +142,5 @@ def test_fit_and_the_loop_end_with_equal_bits(tensorflow_zygote, tmp_path):
     digests = {digest for run_dir in runs for digest in summary(run_dir)["weights_sha256"]}
     assert len(digests) == 1
     assert losses(runs[0]) == losses(runs[1])
+    # Of four classes the five surest are all of them.
+    assert [figures(each) for each in runs] == [{"loss", "top1", "images"}] * 2

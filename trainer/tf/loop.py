@@ -26,6 +26,7 @@ from trainer.tf.loader import Reading
 from trainer.tf.prediction import predict
 from trainer.tf.profiling import Profiler
 from trainer.tf.state import rank_state, write_statistics
+from trainer.tf.steps import NUM_TOP
 from trainer.tf.strategy import Ranks
 
 MAIN_FIGURE = MainFigure(split="val", name="top1", goal="max")
@@ -132,7 +133,7 @@ def require_weights(job: Job, position: Position) -> None:
 
 
 def evaluate(job: Job, position: Position, guard: Guard, driver: Driver) -> dict[str, float]:
-    """Give mean loss, top-1 and top-5 accuracy over the validation set, each picture once.
+    """Give mean loss and top-1 over the validation set, top-5 of more classes; each picture once.
 
     Corrupt ones are left out. Raises TrainingError where all are, or the loss is not finite.
     """
@@ -148,7 +149,8 @@ def evaluate(job: Job, position: Position, guard: Guard, driver: Driver) -> dict
     if not math.isfinite(loss):
         message = "training has diverged: the loss of the validation set is not finite"
         raise TrainingError(message, hint=job.options.hint)
-    return {"loss": loss, "top1": top1, "top5": top5}
+    has_more = job.data.num_classes > NUM_TOP
+    return {"loss": loss, "top1": top1} | ({"top5": top5} if has_more else {})
 
 
 def average_statistics(job: Job) -> None:
