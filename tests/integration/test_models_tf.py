@@ -119,6 +119,30 @@ def test_new_pictures_are_predicted_into_a_table_and_a_picture(trained, framewor
         assert grid.size[0] == 2 * 236 + 12
 
 
+def test_a_model_of_a_binary_loss_gives_each_class_a_probability_by_itself(
+    trained, framework, tensorflow_zygote
+):
+    """As PyTorch's programs write it; a softmax of the same scores is told by their odds."""
+    folder, _ = trained
+    model = folder / "trained" / "model" / f"tiny-{framework}.safetensors"
+    binary = folder / "binary.safetensors"
+    binary.write_bytes(model.read_bytes())
+    about = json.loads(model.with_suffix(".json").read_text())
+    binary.with_suffix(".json").write_text(json.dumps({**about, "loss": "bce"}))
+    look = ("--predict", "photos/a.jpg", "--model", binary.name, "--output-dir", "by-each")
+    assert call(tensorflow_zygote, folder, framework, look)[0][0] == 0
+
+    def chances(name: str) -> list[float]:
+        with (folder / name / "predictions" / "predictions.csv").open(newline="") as file:
+            first = next(csv.DictReader(file))
+        return [float(value) for key, value in first.items() if key.startswith("probability")]
+
+    odds = [chance / (1 - chance) for chance in chances("by-each")]
+    shares = [each / sum(odds) for each in odds]
+    assert shares == pytest.approx(chances("look"), abs=2e-3)
+    assert sum(chances("by-each")) != pytest.approx(1, abs=0.02)
+
+
 def test_a_profile_is_a_trace_and_a_table_of_kernels(trained):
     folder, said = trained
     assert "profile of 3 steps: " in said["train"][1]

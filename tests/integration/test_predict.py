@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -129,6 +130,50 @@ def test_a_prediction_is_that_of_the_evaluation(zygote, trained, tmp_path):
     assert len(rows) == summary["val_images"] == 9
 
 
+def test_a_binary_loss_gives_its_own_evaluation_and_each_class_a_probability_by_itself(
+    zygote, tmp_path
+):
+    """The probabilities of all validation pictures make the loss that the evaluation told.
+
+    A model that does not say its loss is one of cross entropy, unless the options say otherwise.
+    """
+    make_pictures(tmp_path / "set", num_classes=4, num_train=32, num_val=8, size=40, seed=5)
+    steps = ["--image-size", "32", "--batch-per-rank", "8", "--epochs", "2", "--lr", "3"]
+    binary = ["--loss", "bce", "--label-smoothing", "0.3"]
+    learn = ["--data", "set", "--network", "resnet18", *steps, *binary, "--output-dir", "run"]
+    model, old = tmp_path / "run" / "model" / "classifier.safetensors", tmp_path / "old.safetensors"
+    (said,) = call(zygote, tmp_path, (CLASSIFIER, learn))
+    assert said.code == 0, said
+    about = json.loads(model.with_suffix(".json").read_text())
+    assert about.pop("loss") == "bce"
+    old.write_bytes(model.read_bytes())
+    old.with_suffix(".json").write_text(json.dumps(about))
+    cases = {"said": [str(model)], "silent": [str(old)], "told": [str(old), "--loss", "bce"]}
+    look = ["--predict", "set/val", "--output-dir"]
+    told = [(CLASSIFIER, [*look, name, "--model", *more]) for name, more in cases.items()]
+    assert [each.code for each in call(zygote, tmp_path, *told)] == [0] * len(told)
+    losses = []
+    for row in table(tmp_path / "said"):
+        true = row["picture"].partition("/")[0]
+        classes = [value for key, value in row.items() if key.startswith("class")]
+        chances = [float(value) for key, value in row.items() if key.startswith("probability")]
+        assert sorted(classes) == sorted(about["classes"])
+        losses += [
+            -math.log(max(chance if name == true else 1 - chance, 1e-9))
+            for name, chance in zip(classes, chances, strict=True)
+        ]
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert sum(losses) / len(losses) == pytest.approx(summary["val_loss"], rel=0.01)
+    assert table(tmp_path / "told") == table(tmp_path / "said")
+
+    def sums(name: str) -> list[float]:
+        rows = [row.items() for row in table(tmp_path / name)]
+        return [sum(float(cell) for key, cell in row if key[:11] == "probability") for row in rows]
+
+    assert sums("silent") == pytest.approx([1] * 8, abs=1e-3)
+    assert sums("said") != pytest.approx([1] * 8, abs=0.02)
+
+
 def figures(folder: Path) -> dict[str, float]:
     """The figures of the held-out set, without the number of its pictures."""
     summary = json.loads((folder / "summary.json").read_text())
@@ -234,6 +279,7 @@ def test_a_model_of_something_else_is_one_line_that_says_what_to_do(zygote, trai
         "list": "[]",
         "huge": '{"classes": ["a"], "image_size": 1000000000, "network": "resnet18"}',
         "odd": '{"classes": [1], "image_size": 32}',
+        "lost": '{"classes": ["a"], "image_size": 32, "network": "resnet18", "loss": "mse"}',
     }.items():
         (tmp_path / f"{name}.safetensors").write_bytes(Path(stripe).read_bytes())
         (tmp_path / f"{name}.json").write_text(text)
@@ -264,6 +310,7 @@ def test_a_model_of_something_else_is_one_line_that_says_what_to_do(zygote, trai
         (CLASSIFIER, [*look, "list.safetensors"], 1, "error: `list.json` does not describe a m"),
         (CLASSIFIER, [*look, "huge.safetensors"], 1, "error: `huge.json` does not describe a m"),
         (CLASSIFIER, [*look, "odd.safetensors"], 1, "error: `odd.json` does not describe a model"),
+        (CLASSIFIER, [*look, "lost.safetensors"], 1, "error: `lost.json` does not describe a mod"),
         (CLASSIFIER, [*look, "digit.png"], 1, "error: `digit.json`, which says what"),
         (CLASSIFIER, data, 1, "error: `zebra.safetensors` tells other classes apart than the data"),
         (MNIST, [*look, mnist, "--output-dir", "digit.png"], 1, "digit.png` cannot be made"),

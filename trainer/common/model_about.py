@@ -1,6 +1,6 @@
 """Writes what a saved model tells apart as a file beside its weights, and reads it again.
 
-outputs/model/NAME.json   {"program": ..., "network": ..., "image_size": ..., "classes": [...]}
+outputs/model/NAME.json   {"program": ..., "network": ..., "image_size": ..., "classes": [...], "loss": ...}
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, get_args
 
 from trainer.common.errors import TrainingError
 from trainer.common.json_text import parse_json
+from trainer.common.training_options import LossName
 from trainer.common.whole_file import write_whole
 
 # Above it a description is damaged: a network for such pictures would fill the memory.
@@ -30,11 +31,16 @@ class Shaped(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """Describe a saved classifier; `network` is empty where the program builds the network."""
+    """Describe a saved classifier.
+
+    `network` is empty where the program builds the network, `loss` None where the description does not
+    say by which one it was trained.
+    """
 
     classes: tuple[str, ...]
     image_size: int
     network: str = ""
+    loss: LossName | None = None
 
 
 def write_about(weights: Path, about: Mapping[str, object]) -> None:
@@ -75,7 +81,8 @@ def read_about(path: Path) -> About:
         message = f"`{about}`, which says what `{path.name}` tells apart, is not there"
         raise TrainingError(message, hint="both files of a run's outputs/model, in one folder")
     found = _read_json(path)
-    classes, size, network = (found.get(name) for name in ("classes", "image_size", "network"))
+    names = ("classes", "image_size", "network", "loss")
+    classes, size, network, loss = (found.get(name) for name in names)
     if not (
         isinstance(classes, list)
         and classes
@@ -85,7 +92,14 @@ def read_about(path: Path) -> About:
         and isinstance(network, (str, type(None)))
     ):
         raise _damaged(about, "it says no classes, image_size and network")
-    return About(classes=tuple(cast("list[str]", classes)), image_size=size, network=network or "")
+    if loss not in (None, *get_args(LossName)):
+        raise _damaged(about, f"its loss is none of {', '.join(get_args(LossName))}")
+    return About(
+        classes=tuple(cast("list[str]", classes)),
+        image_size=size,
+        network=network or "",
+        loss=cast("LossName | None", loss),
+    )
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from trainer.common.saver import OnSaveError
 
 DeviceName = Literal["auto", "cpu", "cuda"]
 PrecisionName = Literal["fp32", "bf16", "fp16"]
+LossName = Literal["ce", "bce"]
 
 
 class Bounds:

@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from trainer.common.errors import TrainingError
 from trainer.common.position import Position
 from trainer.common.sharding import batches_in_order, shard
+from trainer.common.training_options import LossName
 from trainer.data.pictures.crops import center_crop
 from trainer.pytorch.guard import Guard
+from trainer.pytorch.labels import LOSSES
 from trainer.pytorch.loader import Source
 from trainer.pytorch.precision import PrecisionName, autocast
 from trainer.pytorch.strategy import Ranks
@@ -29,6 +30,7 @@ def evaluate(
     num_images: int,
     num_classes: int,
     batch_size: int,
+    loss: LossName,
     sees: Callable[[Tensor], Tensor],
     ranks: Ranks,
     device: torch.device,
@@ -39,8 +41,8 @@ def evaluate(
 ) -> dict[str, float]:
     """Give mean loss and top-1 accuracy over all pictures but corrupt ones, top-5 of more classes.
 
-    A collective. The ranks' batch statistics are equal before it. `sees` turns a batch's pictures
-    into what the network takes. Raises TrainingError with `hint` where the loss is not finite, and
+    A collective. The ranks' batch statistics are equal before it. The loss is that of training, of labels
+    that are neither smoothed nor mixed. `sees` turns a batch's pictures into what the network takes. Raises TrainingError with `hint` where the loss is not finite, and
     Preempted as `guard` does.
     """
     network.eval()
@@ -56,13 +58,8 @@ def evaluate(
             with autocast(precision, device):
                 scores = network(sees(batch.images)).float()
             hits = scores.topk(min(NUM_TOP, num_classes)).indices == batch.labels[:, None]
-            totals += torch.stack(
-                [
-                    functional.cross_entropy(scores, batch.labels, reduction="sum"),
-                    hits[:, 0].sum(),
-                    hits.sum(),
-                ]
-            )
+            mean = LOSSES[loss](scores, batch.labels, 0.0)
+            totals += torch.stack([mean * len(batch.samples), hits[:, 0].sum(), hits.sum()])
         guard.check(position)
     guard.settle()
     totals = ranks.strategy.sum(torch.cat([totals, totals.new_full((1,), num_seen)]))
@@ -72,5 +69,5 @@ def evaluate(
     if not torch.isfinite(totals[0]):
         message = "training has diverged: the loss of the validation set is not finite"
         raise TrainingError(message, hint=hint)
-    loss, top1, top5 = (totals[:3] / totals[3]).tolist()
-    return {"loss": loss, "top1": top1} | ({"top5": top5} if num_classes > NUM_TOP else {})
+    mean_loss, top1, top5 = (totals[:3] / totals[3]).tolist()
+    return {"loss": mean_loss, "top1": top1} | ({"top5": top5} if num_classes > NUM_TOP else {})

@@ -252,6 +252,7 @@ class Transfer(PictureTask[Options]):
             self.pictures[1],
             number=NUM_SHOWN,
             precision=self.options.precision,
+            loss=self.options.loss,
         )
         write_grid(self.ranks.run_dir.output("predictions") / "predictions.png", predictions)
 

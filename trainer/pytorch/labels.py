@@ -1,4 +1,4 @@
-"""Mixes pictures and their labels, and computes the losses of labels that are shares of classes."""
+"""Mixes pictures and their labels, computes losses of scores, and turns scores into probabilities."""
 
 from __future__ import annotations
 
@@ -41,4 +41,16 @@ def binary_cross_entropy(scores: Tensor, labels: Tensor, smoothing: float) -> Te
     return functional.binary_cross_entropy_with_logits(scores.float(), shares)
 
 
+def shares_of_one(scores: Tensor) -> Tensor:
+    """Turn N x C scores into the probability of each class among all of them: their sum is 1."""
+    return scores.float().softmax(dim=1)
+
+
+def chances_of_each(scores: Tensor) -> Tensor:
+    """Turn N x C scores into the probability of each class by itself: their sum is any number."""
+    return scores.float().sigmoid()
+
+
 LOSSES = {"ce": cross_entropy, "bce": binary_cross_entropy}
+# What a network's scores say, by the loss that it was trained with.
+PROBABILITIES = {"ce": shares_of_one, "bce": chances_of_each}

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import torch
 
 from trainer.common.options import MAY_CHANGE
+from trainer.common.training_options import LossName
 from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.data.pictures.jpeg_crop import DecoderName, open_cropper
 from trainer.data.pictures.splits import Pictures, Repeated, open_splits
@@ -22,7 +23,6 @@ from trainer.pytorch.loader import DecodingThreads, Loader, Noise, Source
 from trainer.pytorch.program import TorchOptions
 from trainer.pytorch.strategy import Ranks
 
-LossName = Literal["ce", "bce"]
 SYNTHETIC, RANDOM = "synthetic", "random"
 
 

@@ -115,15 +115,22 @@ class PictureTask(Task[OptionsT, Batch]):
         }
 
     def about(self) -> dict[str, object]:
-        """Give size and classes, by which a saved model is read again."""
-        return {"image_size": self.options.image_size, "classes": list(self.data.classes)}
+        """Give size, classes and loss, by which a saved model is read again."""
+        return {
+            "image_size": self.options.image_size,
+            "classes": list(self.data.classes),
+            "loss": self.options.loss,
+        }
 
     def rebuild(self, about: About) -> nn.Module:
         """Make the network of a saved model again, with random weights."""
         raise NotImplementedError
 
     def predict(self, files: Files, folder: Path) -> Iterator[Row]:
-        """Yield each picture's surest classes, and draw the pictures with them."""
+        """Yield each picture's surest classes, and draw the pictures with them.
+
+        Probabilities are those of the loss that lies beside the model, or else of the options.
+        """
         network, about = read_model(self.options.saved, self.rebuild)
         network.to(self.device, memory_format=torch.channels_last)
         threads = DecodingThreads(
@@ -133,7 +140,9 @@ class PictureTask(Task[OptionsT, Batch]):
             files, self.device, size=about.image_size, threads=threads, corrupt=files.corrupt
         )
         every = range(len(files.paths))
-        told = picture_shares(network, source, every, precision=self.options.precision)
+        loss = about.loss or self.options.loss
+        precision = self.options.precision
+        told = picture_shares(network, source, every, precision=precision, loss=loss)
         shares = ((index, each.tolist()) for index, each in told)
         yield from tell_classes(files, shares, about.classes, folder)
 
@@ -204,6 +213,7 @@ class PictureTask(Task[OptionsT, Batch]):
             num_classes=len(self.data.classes),
             # As many at once as a part of a step has: a step of many parts may be beyond memory.
             batch_size=self.batch_size // self.num_parts,
+            loss=self.options.loss,
             sees=self.sees,
             ranks=self.ranks,
             device=self.device,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import keras
@@ -43,18 +43,24 @@ def predict(place: Path, options: Options, ranks: Ranks, *, build: Build | None)
         device=device,
         corrupt=files.corrupt,
     )
-    rows = tell_classes(files, shares_of(network, loader, files), about.classes, folder)
+    # PyTorch's programs write models that were trained by a binary loss of each class.
+    scale = tf.nn.sigmoid if about.loss == "bce" else tf.nn.softmax
+    shares = shares_of(network, loader, files, scale)
+    rows = tell_classes(files, shares, about.classes, folder)
     tell_rows(rows, files, folder, say=say)
 
 
 def shares_of(
-    network: keras.Model, loader: Loader, files: Files
+    network: keras.Model, loader: Loader, files: Files, scale: Callable[[tf.Tensor], tf.Tensor]
 ) -> Iterator[tuple[int, Sequence[float]]]:
-    """Yield number and share of each class, of every file that is whole, cropped as in evaluation."""
+    """Yield number and share of each class, of every file that is whole, cropped as in evaluation.
+
+    `scale` makes shares of a batch's scores.
+    """
 
     @tf.function(autograph=False)
     def shares(images: tf.Tensor) -> tf.Tensor:
-        return tf.nn.softmax(tf.cast(network(images, training=False), tf.float32))
+        return scale(tf.cast(network(images, training=False), tf.float32))
 
     order = [*batches_in_order(len(files.paths), BATCH)]
     with loader.read(order, center_crop) as reading:
