@@ -150,6 +150,22 @@ def test_batch_norms_of_all_ranks_are_pytorchs_own_on_one_rank(found, kind):
     assert has_same_state
 
 
+def test_norms_that_also_activate_are_refused_for_all_ranks_by_their_place(found):
+    """As timm's; a plain norm in their place would drop the activation in silence."""
+    plain, told = found["subclasses"]
+    assert plain == "SharedBatchNorm"
+    assert told == (
+        "--sync-batch-norm cannot share `body.1`: tests.integration.programs.recipe_checks.NormAct "
+        "computes more than a batch norm, such as an activation "
+        "(hint: leave it out, or a network whose batch norms are torch's own)"
+    )
+
+
+def test_a_copy_of_norms_over_all_ranks_has_weights_of_its_own_and_the_same_ranks(found):
+    """What Horovod holds, a module, cannot be copied; a moving average copies the network."""
+    assert found["copied"] == {"ranks": True, "weights": False, "same values": True, "state": True}
+
+
 @pytest.fixture(scope="module")
 def memory(zygote, tmp_path_factory) -> dict[str, str]:
     """What memory_checks.py found."""
@@ -271,13 +287,19 @@ def test_an_average_resumes_to_the_bit(zygote, stripes, tmp_path):
     assert again.summary["weights_sha256"] == whole.summary["weights_sha256"]
 
 
-@pytest.mark.parametrize("strategy", ["ddp", "horovod"])
+@pytest.mark.parametrize(
+    ("strategy", "more"),
+    [pytest.param("ddp", (), id="ddp"), pytest.param("horovod", ("--ema", "0.5"), id="horovod")],
+)
 def test_batch_norms_of_all_ranks_take_the_steps_of_one_rank_with_all_pictures(
-    zygote, stripes, tmp_path, strategy
+    zygote, stripes, tmp_path, strategy, more
 ):
-    """Statistics of half the pictures, or gradients without the other half's, would differ."""
+    """Statistics of half the pictures, or gradients without the other half's, would differ.
+
+    A moving average copies the norms, and with them what they reach the other ranks by.
+    """
     small = ("--data", str(stripes), *SMALL, "--epochs", "1", "--network", "resnet18")
-    small += ("--log-every", "1", "--batch-per-rank")
+    small += (*more, "--log-every", "1", "--batch-per-rank")
     folder, shared = tmp_path / "two", ("8", "--sync-batch-norm")
     two = train(zygote, CLASSIFIER, *small, *shared, folder=folder, strategy=strategy, size=2)
     one = train(zygote, CLASSIFIER, *small, "16", folder=tmp_path / "one")

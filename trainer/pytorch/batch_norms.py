@@ -6,7 +6,8 @@ are for GPUs, each for its own ranks; this one computes the same on any device o
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -19,19 +20,33 @@ from trainer.pytorch.strategy import Strategy
 def share_batch_norms(network: nn.Module, strategy: Strategy) -> None:
     """Replace the network's batch norms by ones over all ranks, with the same weights and names.
 
-    Raises TrainingError where it has none that learns.
+    Raises TrainingError where it has none that learns, and for one that computes more than a norm.
     """
     found = [
         (parent, name, norm)
-        for parent in network.modules()
+        for path, parent in network.named_modules()
         for name, norm in parent.named_children()
-        if isinstance(norm, _BatchNorm)
+        if isinstance(norm, _BatchNorm) and _is_plain(norm, f"{path}.{name}".strip("."))
     ]
     if not found:
         message = "--sync-batch-norm is for batch norms that learn, and this network has none"
         raise TrainingError(message, hint="leave it out")
     for parent, name, norm in found:
         setattr(parent, name, SharedBatchNorm(norm, strategy))
+
+
+def _is_plain(norm: _BatchNorm, path: str) -> bool:
+    """Give True; raises TrainingError where the norm has a forward of its own, which would be lost."""
+    kind = type(norm)
+    if kind.forward in (_BatchNorm.forward, nn.SyncBatchNorm.forward):
+        return True
+    message = (
+        f"--sync-batch-norm cannot share `{path}`: {kind.__module__}.{kind.__qualname__} computes "
+        "more than a batch norm, such as an activation"
+    )
+    raise TrainingError(
+        message, hint="leave it out, or a network whose batch norms are torch's own"
+    )
 
 
 class SharedBatchNorm(nn.Module):
@@ -48,6 +63,14 @@ class SharedBatchNorm(nn.Module):
             self.register_buffer(name, getattr(norm, name))
         self._eps, self._momentum = norm.eps, norm.momentum
         self._strategy = strategy
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Copy weights and statistics, as a moving average does; the ranks are the same ones."""
+        memo[id(self._strategy)] = self._strategy
+        made = type(self).__new__(type(self))
+        memo[id(self)] = made
+        made.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return made
 
     @torch.compiler.disable
     def forward(self, samples: Tensor) -> Tensor:

@@ -27,6 +27,7 @@ from trainer.common.program import RanksOf
 from trainer.common.rundir import RunDir
 from trainer.common.world import World
 from trainer.pytorch import own
+from trainer.pytorch.average import Average
 from trainer.pytorch.batch_norms import share_batch_norms
 from trainer.pytorch.guard import require_whole_sums
 from trainer.pytorch.labels import LOSSES, mix
@@ -266,6 +267,48 @@ def norms() -> object:
     return found
 
 
+class NamedNorm(nn.BatchNorm2d):
+    """A batch norm of another name."""
+
+
+class NormAct(nn.BatchNorm2d):
+    """A batch norm with its activation, as timm's BatchNormAct2d."""
+
+    def forward(self, samples: torch.Tensor) -> torch.Tensor:
+        """Normalise, and leave out what is below 0."""
+        return super().forward(samples).relu()
+
+
+def subclasses() -> object:
+    """What becomes of a batch norm's subclass, and what is said of one that computes more."""
+    single = make_strategy("single", World())
+    network = nn.Sequential(NamedNorm(3))
+    share_batch_norms(network, single)
+    other = nn.Sequential()
+    other.body = nn.Sequential(nn.BatchNorm2d(3), NormAct(3))
+    try:
+        share_batch_norms(other, single)
+        said = "nothing"
+    except TrainingError as error:
+        said = str(error)
+    return [type(network[0]).__name__, said]
+
+
+def copied() -> object:
+    """What a moving average's network has in common with the one whose norms ask Horovod's ranks."""
+    horovod = make_strategy("horovod", World())
+    horovod._hvd = sys  # a module, as Horovod's own
+    network = nn.Sequential(nn.BatchNorm2d(3))
+    share_batch_norms(network, horovod)
+    kept = Average(network, decay=0.5).module
+    return {
+        "ranks": kept[0]._strategy is network[0]._strategy,
+        "weights": kept[0].weight is network[0].weight,
+        "same values": torch.equal(kept[0].weight, network[0].weight),
+        "state": list(kept.state_dict()) == list(network.state_dict()),
+    }
+
+
 class Torn:
     """Samples of an own training, the third of which is cut off and the seventh not there."""
 
@@ -327,7 +370,10 @@ def torn() -> object:
     return found
 
 
-CHECKS = (torn, lamb, scaled, losses, mixed, votes, networks, files, sizes, changed, norms)
+CHECKS = (
+    *(torn, lamb, scaled, losses, mixed, votes, networks, files, sizes, changed, norms),
+    *(subclasses, copied),
+)
 
 
 def main(_argv: Sequence[str]) -> None:
