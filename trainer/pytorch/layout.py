@@ -1,9 +1,20 @@
-"""Shows weights and gradients that lie channels last as Horovod wants them: contiguous."""
+"""Lays weights channels last, and shows them and gradients as Horovod wants them: contiguous."""
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+
+def to_device(network: nn.Module, device: torch.device) -> None:
+    """Move a network to a device, its weights of pictures (four dimensions) channels last.
+
+    `Module.to` would lay those of five dimensions so, too, which it cannot.
+    """
+    network.to(device)
+    for tensor in (*network.parameters(), *network.buffers()):
+        if tensor.dim() == 4:
+            tensor.data = tensor.data.contiguous(memory_format=torch.channels_last)
 
 
 def dense_view(tensor: Tensor) -> Tensor:

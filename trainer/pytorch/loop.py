@@ -31,6 +31,7 @@ from trainer.pytorch.find_batch import holds, memory_told
 from trainer.pytorch.finish import waiter, write_results
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
+from trainer.pytorch.layout import to_device
 from trainer.pytorch.model_file import load_model
 from trainer.pytorch.precision import autocast, make_scaler, take_step
 from trainer.pytorch.profiling import Profiler
@@ -67,7 +68,8 @@ def run(task: Task[OptionsT, B]) -> None:
     if options.sync_batch_norm:
         share_batch_norms(network, ranks.strategy)
     with memory_told(BEGINNING, hint=OTHERS_HINT):
-        training = Training(task, network.to(task.device, memory_format=torch.channels_last))
+        to_device(network, task.device)
+        training = Training(task, network)
     if options.find_batch:
         training.find_batch()
         return

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
-import torch
 from torch import Tensor, nn
 
 from trainer.common.metrics import MainFigure
@@ -19,6 +18,7 @@ from trainer.data.pictures.predicted import Files, Row, tell_classes
 from trainer.pytorch.evaluation import evaluate
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.labels import LOSSES, mix
+from trainer.pytorch.layout import to_device
 from trainer.pytorch.loader import (
     Augment,
     Batch,
@@ -132,7 +132,7 @@ class PictureTask(Task[OptionsT, Batch]):
         Probabilities are those of the loss that lies beside the model, or else of the options.
         """
         network, about = read_model(self.options.saved, self.rebuild)
-        network.to(self.device, memory_format=torch.channels_last)
+        to_device(network, self.device)
         threads = DecodingThreads(
             self.options.workers or self.ranks.world.num_workers(self.device.type)
         )

@@ -1,0 +1,126 @@
+"""Trains small networks by own.main's task, alone and on the CPU, and prints what came of them as JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from trainer.common.errors import TrainingError
+from trainer.common.options import parse_options
+from trainer.common.preemption import Notice
+from trainer.common.program import RanksOf
+from trainer.common.rundir import RunDir
+from trainer.common.world import World
+from trainer.pytorch import own
+from trainer.pytorch.loop import run
+from trainer.pytorch.strategy import make_strategy
+
+NUM_TRAIN, NUM_VAL = 48, 10
+SIDE = 4
+
+
+class Cubes:
+    """Samples of one feature, N x 1 x 4 x 4 x 4, and their mean."""
+
+    def __init__(self, number: int, seed: int) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        self._all = torch.randn(number, 1, SIDE, SIDE, SIDE, generator=generator)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        cube = self._all[index]
+        return cube, cube.mean(dim=(1, 2, 3))
+
+
+def data(seed: int) -> tuple[own.Samples, own.Samples]:
+    return Cubes(NUM_TRAIN, seed), Cubes(NUM_VAL, seed + 1)
+
+
+def flat() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(SIDE**3, 1))
+
+
+def close(outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    return {"close": -(outputs - targets).abs()[:, 0]}
+
+
+def described(**given: Any) -> own.Own:
+    """Describe a training of cubes, but for what is given."""
+    usual: dict[str, Any] = {
+        "name": "cubes",
+        "build": flat,
+        "data": data,
+        "loss": nn.functional.mse_loss,
+        "figures": close,
+        "main": "close",
+    }
+    return own.Own(**usual | given)
+
+
+def trained(own_: own.Own, *arguments: str) -> Mapping[str, Any]:
+    """Train in the working folder; gives its summary and its losses, or what is said of it."""
+    given = ("--batch-size", "8", "--epochs", "1", "--device", "cpu", "--log-every", "1")
+    options = parse_options(own.Options, [*given, *arguments])
+    world = World()
+    ranks = RanksOf(
+        world=world,
+        strategy=make_strategy("single", world),
+        run_dir=RunDir.from_environment({}),
+        notice=Notice(),
+    )
+    try:
+        with (
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
+            run(own.OwnTask(options, ranks, own_))
+    except TrainingError as error:
+        return {"said": str(error)}
+    lines = map(json.loads, ranks.run_dir.metrics.read_text().splitlines())
+    losses = [line["value"] for line in lines if (line["split"], line["name"]) == ("train", "loss")]
+    summary = json.loads((ranks.run_dir.outputs / "summary.json").read_text())
+    return {"summary": summary, "losses": losses}
+
+
+def convolved() -> object:
+    """How the weights of two and of three dimensions lie after a training of both."""
+    layers = nn.Sequential(
+        nn.Conv3d(1, 2, 3, padding=1),
+        nn.Flatten(1, 2),
+        nn.Conv2d(2 * SIDE, 2, 3),
+        nn.Flatten(),
+        nn.LazyLinear(1),
+    )
+    layers(torch.zeros(1, 1, SIDE, SIDE, SIDE))
+    found = trained(described(build=lambda: layers))
+    last = layers[2].weight.is_contiguous(memory_format=torch.channels_last)
+    return {
+        "steps": found["summary"]["steps"] if "summary" in found else found["said"],
+        "2d is channels last": last,
+        "3d is contiguous": layers[0].weight.is_contiguous(),
+    }
+
+
+CHECKS: Sequence[Callable[[], object]] = (convolved,)
+
+
+def main(_argv: Sequence[str]) -> None:
+    """Print what each found, each in a folder of its own."""
+    found: dict[str, object] = {}
+    for each in CHECKS:
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            found[each.__name__] = each()
+            os.chdir(Path(folder).parent)
+    print(json.dumps(found))
