@@ -53,3 +53,11 @@ def test_each_evaluation_draws_the_same(found):
 
 def test_draws_of_samples_move_no_generator_that_the_training_draws_from(found):
     assert found["generators stay"] is True
+
+
+def test_a_split_that_is_drawn_by_a_global_generator_is_the_same_in_each_process(found):
+    """Ranks would train on what others evaluate on, and a resumed training on what it had held out."""
+    splits = found["splits"]
+    assert splits["first"] == splits["second"]
+    assert [sorted(order) for order in splits["first"]] == [list(range(NUM_SAMPLES))] * 3
+    assert splits["generators stay"] is True

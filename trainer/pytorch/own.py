@@ -61,7 +61,8 @@ class Samples(Sized, Protocol):
 class Own:
     """Describe a user's training: its network, data, loss and figures.
 
-    `loss` gives the mean over a batch, `figures` the value of each figure for each sample (N); both
+    `data` takes the seed, at which the global generators begin in it, too: each rank makes the same
+    sets. `loss` gives the mean over a batch, `figures` the value of each figure for each sample (N); both
     take the network's outputs and the targets. `main` names the figure that counts, of which more
     is better. `predict` looks at one file by the network, which is in eval mode, may draw into the
     folder, and gives the cells of a table by column.
@@ -124,7 +125,9 @@ class OwnTask(Task[Options, Pair]):
 
     def prepare(self) -> None:
         """Open both sets; raises TrainingError where one is too small."""
-        self.train, self.val = self._own.data(self.options.seed)
+        with _draws_apart():
+            _seed_draws(f"{self.options.seed}/data")
+            self.train, self.val = self._own.data(self.options.seed)
         self.corrupt = CorruptPictures(self.options.max_corrupt)
         size, num_ranks = self.options.batch_size, self.ranks.world.size
         if size % num_ranks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 import types
@@ -48,7 +49,9 @@ DRAWN = own.Own(
 )
 
 
-def task_of(*arguments: str, rank: int = 0, size: int = 1) -> own.OwnTask:
+def task_of(
+    *arguments: str, rank: int = 0, size: int = 1, described: own.Own = DRAWN
+) -> own.OwnTask:
     """A task whose data are open, as one of the ranks."""
     options = parse_options(own.Options, ["--batch-size", "4", "--device", "cpu", *arguments])
     ranks: Any = RanksOf(
@@ -57,7 +60,7 @@ def task_of(*arguments: str, rank: int = 0, size: int = 1) -> own.OwnTask:
         run_dir=RunDir.from_environment({"TRAINYARD_RUN_DIR": "run"}),
         notice=Notice(),
     )
-    task = own.OwnTask(options, ranks, DRAWN)
+    task = own.OwnTask(options, ranks, described)
     task.prepare()
     return task
 
@@ -88,6 +91,40 @@ def evaluated(task: own.OwnTask, epoch: int) -> dict[str, float]:
     return task.evaluate(network, guard, Position(step=3 * epoch, epoch=epoch))
 
 
+def split() -> list[list[int]]:
+    """Which samples a data set that splits by each global generator gives to train on, in what order."""
+    made: list[list[int]] = []
+
+    def data(_seed: int) -> tuple[own.Samples, own.Samples]:
+        order = list(range(NUM_SAMPLES))
+        random.shuffle(order)
+        made.extend(
+            [
+                order,
+                np.random.permutation(NUM_SAMPLES).tolist(),
+                torch.randperm(NUM_SAMPLES).tolist(),
+            ]
+        )
+        return Drawn(), Drawn()
+
+    task_of(described=dataclasses.replace(DRAWN, data=data))
+    return made
+
+
+def splits() -> dict[str, Any]:
+    """The splits of two processes, whose generators begin where each process's begin."""
+    found: list[list[list[int]]] = []
+    stay: list[bool] = []
+    for process in (1, 2):
+        random.seed(process)
+        np.random.seed(process)
+        torch.manual_seed(process)
+        before = states()
+        found.append(split())
+        stay.append(states() == before)
+    return {"first": found[0], "second": found[1], "generators stay": all(stay)}
+
+
 def main(_argv: Sequence[str] = ()) -> None:
     """Print the draws of each epoch, with and without workers, on ranks, and after a resume."""
     Path("run").mkdir()
@@ -95,6 +132,7 @@ def main(_argv: Sequence[str] = ()) -> None:
     found: dict[str, Any] = {"epoch 1": drawn("--workers", "0")}
     found["generators stay"] = states() == before
     found |= {
+        "splits": splits(),
         "epoch 2": drawn("--workers", "0", epoch=1),
         "seed 2": drawn("--workers", "0", "--seed", "2"),
         "1 worker": drawn("--workers", "1"),
