@@ -191,6 +191,13 @@ def test_what_is_beyond_a_gpus_memory_is_said_with_its_batch(memory):
         "digits": "the largest --batch-size that fits is 5",
         "head": "the largest --batch-per-rank that fits is 5",
         "all": "the largest --batch-per-rank that fits is 5",
+        "one digit": "the largest --batch-size that fits is 1",
+        "one own": "the largest --batch-size that fits is 1",
+        # Of one picture there are no batch statistics; of digits and own samples, no other size.
+        "no digit": f"{said} a step of 1 sample (hint: --precision bf16)",
+        "no own": f"{said} a step of 1 sample (hint: --precision bf16)",
+        "one feature": f"{said} a step of 2 samples "
+        "(hint: --precision bf16, or a smaller --image-size)",
         "on a CPU": "--find-batch tries steps on one GPU (hint: one rank, and --device cuda)",
     }
 

@@ -8,16 +8,20 @@ from trainer.common.errors import TrainingError
 
 # No GPU holds more pictures of a size that networks take; of MNIST's and of features it holds more.
 MOST = 1 << 14
+# What makes a step of pictures take less memory.
+SMALLER_PICTURES = "--precision bf16, or a smaller --image-size"
 
 
 def largest_that_fits(fits: Callable[[int], bool], *, least: int, most: int = MOST) -> int | None:
     """Give the largest number from `least` to `most` that fits; None where not even the least does.
 
-    Doubles until one does not fit, then halves what lies between; what fits also does smaller.
+    Doubles until one does not fit, then halves what lies between; what fits also does smaller. One
+    is tried where two do not fit, and not before: a batch norm may refuse to learn from one.
     """
-    if not fits(least):
-        return None
-    fitting, number = least, 2 * least
+    first = max(least, 2)
+    if not fits(first):
+        return least if least < first and fits(least) else None
+    fitting, number = first, 2 * first
     while number <= most and fits(number):
         fitting, number = number, 2 * number
     beyond = min(number, most + 1)
@@ -30,12 +34,13 @@ def largest_that_fits(fits: Callable[[int], bool], *, least: int, most: int = MO
     return fitting
 
 
-def largest_batch(fits: Callable[[int], bool], *, least: int) -> int:
-    """Give the most samples of which memory holds a step; raises TrainingError below `least`."""
+def largest_batch(fits: Callable[[int], bool], *, least: int, hint: str) -> int:
+    """Give the most samples of which memory holds a step; raises TrainingError with `hint` below `least`."""
     found = largest_that_fits(fits, least=least)
     if found is None:
-        message = f"the GPU's memory does not hold a step of {least} samples"
-        raise TrainingError(message, hint="--precision bf16, or a smaller --image-size")
+        number = f"{least} sample{'s' * (least > 1)}"
+        message = f"the GPU's memory does not hold a step of {number}"
+        raise TrainingError(message, hint=hint)
     return found
 
 

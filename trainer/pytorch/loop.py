@@ -210,7 +210,9 @@ class Training(Generic[OptionsT, B]):
         def step(number: int) -> None:
             self._take_step([task.trial(number)] * task.num_parts, 0.0)
 
-        found = largest_batch(lambda number: holds(step, number), least=2)
+        found = largest_batch(
+            lambda number: holds(step, number), least=task.least_batch, hint=task.less_memory
+        )
         text, summary = found_batch(found, task.batch_option, program=task.program)
         task.say(text)
         task.ranks.run_dir.write_summary(summary)

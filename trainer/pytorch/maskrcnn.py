@@ -25,6 +25,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from trainer.common.errors import TrainingError
+from trainer.common.find_batch import SMALLER_PICTURES
 from trainer.common.messages import warn
 from trainer.common.metrics import MainFigure
 from trainer.common.options import MAY_CHANGE, parse_options
@@ -144,6 +145,7 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
     main_figure = MainFigure(split="val", name="mask_ap", goal="max")
     shown = ("box_ap", "mask_ap")
     batch_option = "batch_per_rank"
+    less_memory = SMALLER_PICTURES
     # Each rank draws other regions to learn from, as it sees other pictures.
     stream = "regions"
 

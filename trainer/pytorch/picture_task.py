@@ -8,11 +8,12 @@ from typing import TypeVar
 
 from torch import Tensor, nn
 
+from trainer.common.find_batch import SMALLER_PICTURES
 from trainer.common.metrics import MainFigure
 from trainer.common.model_about import About
 from trainer.common.position import Position
 from trainer.common.schedule import Schedule
-from trainer.common.sharding import rank_batches, require_full_batch
+from trainer.common.sharding import LEAST_BATCH, rank_batches, require_full_batch
 from trainer.data.pictures.crops import Crop, center_crop, picture_rng, random_crop
 from trainer.data.pictures.predicted import Files, Row, tell_classes
 from trainer.pytorch.evaluation import evaluate
@@ -41,6 +42,8 @@ class PictureTask(Task[OptionsT, Batch]):
 
     main_figure = MainFigure(split="val", name="top1", goal="max")
     batch_option = "batch_per_rank"
+    least_batch = LEAST_BATCH
+    less_memory = SMALLER_PICTURES
 
     data: Data
 

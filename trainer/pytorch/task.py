@@ -68,6 +68,9 @@ class Task(ABC, Generic[OptionsT, B]):
     shown: ClassVar[Sequence[str]] = ()
     # The option that says how large a step is.
     batch_option: ClassVar[str] = "batch_size"
+    # The fewest samples of a step, and what lets memory hold them.
+    least_batch: ClassVar[int] = 1
+    less_memory: ClassVar[str] = "--precision bf16"
     # Names the random stream that each rank has of its own while it trains.
     stream: ClassVar[str] = "dropout"
 

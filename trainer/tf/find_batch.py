@@ -5,8 +5,14 @@ from __future__ import annotations
 import tensorflow as tf
 
 from trainer.common.errors import TrainingError
-from trainer.common.find_batch import found_batch, largest_batch, require_one_gpu
+from trainer.common.find_batch import (
+    SMALLER_PICTURES,
+    found_batch,
+    largest_batch,
+    require_one_gpu,
+)
 from trainer.common.messages import say
+from trainer.common.sharding import LEAST_BATCH
 from trainer.tf.job import Job
 from trainer.tf.steps import make_learning
 
@@ -36,7 +42,7 @@ def tell_largest_batch(job: Job) -> None:
             return False
         return True
 
-    found = largest_batch(holds, least=2)
+    found = largest_batch(holds, least=LEAST_BATCH, hint=SMALLER_PICTURES)
     text, summary = found_batch(found, "batch_per_rank", program=job.program)
     say(text)
     job.ranks.run_dir.write_summary(summary)

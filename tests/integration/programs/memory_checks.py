@@ -22,7 +22,7 @@ from trainer.common.rundir import RunDir
 from trainer.common.world import World
 from trainer.data.pictures.predicted import Files, Row
 from trainer.data.synthesize.digits import make_default_digits
-from trainer.pytorch import classifier, hymenoptera, mnist
+from trainer.pytorch import classifier, hymenoptera, mnist, own
 from trainer.pytorch.loader import Noise
 from trainer.pytorch.loop import run
 from trainer.pytorch.picture_data import Data
@@ -104,9 +104,11 @@ class WithoutRoomToDraw(hymenoptera.Transfer):
 class FiveFit(OnGpu):
     """A step of six samples is too large, whatever they are."""
 
+    room = 5
+
     def loss(self, model: nn.Module, part: Part[Any]) -> Loss:
         """Compute it where there is room."""
-        if len(part.samples) > 5:
+        if len(part.samples) > self.room:
             raise torch.OutOfMemoryError
         return super().loss(model, part)
 
@@ -115,8 +117,32 @@ class Digits(FiveFit, mnist.Digits):
     """Takes numbers of samples from --batch-size."""
 
 
+class Own(FiveFit, own.OwnTask):
+    """Takes numbers of samples from --batch-size."""
+
+
 class Transfer(FiveFit, hymenoptera.Transfer):
     """Takes numbers of samples from --batch-per-rank."""
+
+
+class Rows:
+    """Samples of an own training."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, _index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.zeros(2), torch.zeros(1)
+
+
+ROWS = own.Own(
+    name="rows",
+    build=lambda: nn.Linear(2, 1),
+    data=lambda _: (Rows(), Rows()),
+    loss=nn.functional.mse_loss,
+    figures=lambda outputs, targets: {"close": (outputs - targets).abs()[:, 0]},
+    main="close",
+)
 
 
 def say_of(task: Task[Any, Any], warnings: io.StringIO | None = None) -> str:
@@ -166,8 +192,19 @@ def searches(ranks: Ranks) -> dict[str, str]:
     every = (*pictures, "--train", "all")
     warnings = io.StringIO()
     say_of(WithoutRoomToDraw(parse_options(hymenoptera.Options, made), ranks), warnings)
+    few: dict[str, str] = {}
+    tiny = ("--find-batch", "--batch-size", "4")
+    for name, room, task in (
+        ("one digit", 1, Digits(parse_options(mnist.Options, digits), ranks)),
+        ("no digit", 0, Digits(parse_options(mnist.Options, digits), ranks)),
+        ("one own", 1, Own(parse_options(own.Options, tiny), ranks, ROWS)),
+        ("no own", 0, Own(parse_options(own.Options, tiny), ranks, ROWS)),
+        ("one feature", 1, Transfer(parse_options(hymenoptera.Options, pictures), ranks)),
+    ):
+        task.room = room
+        few[name] = say_of(task)
     drawing = warnings.getvalue().splitlines()[-1]
-    return {
+    return few | {
         "drawing": f"{drawing}, {Path('outputs/model/hymenoptera.safetensors').exists()}",
         "digits": say_of(Digits(parse_options(mnist.Options, digits), ranks)),
         "head": say_of(Transfer(parse_options(hymenoptera.Options, pictures), ranks)),

@@ -27,13 +27,29 @@ def test_it_doubles_and_then_halves_what_lies_between() -> None:
 
 
 def test_memory_that_holds_not_even_the_least_is_an_error() -> None:
-    assert largest_batch(lambda number: number <= 2, least=2) == 2
-    with pytest.raises(TrainingError) as raised:
-        largest_batch(lambda number: number < 2, least=2)
-    assert str(raised.value) == (
-        "the GPU's memory does not hold a step of 2 samples "
-        "(hint: --precision bf16, or a smaller --image-size)"
-    )
+    assert largest_batch(lambda number: number <= 2, least=2, hint="less") == 2
+    for least, number in ((1, "1 sample"), (2, "2 samples")):
+        with pytest.raises(TrainingError) as raised:
+            largest_batch(lambda number, least=least: number < least, least=least, hint="less")
+        told = f"the GPU's memory does not hold a step of {number} (hint: less)"
+        assert str(raised.value) == told
+
+
+@pytest.mark.parametrize(
+    ("limit", "found", "expected"), [(5, 5, [2, 4, 8, 6, 5]), (1, 1, [2, 1]), (0, None, [2, 1])]
+)
+def test_one_sample_is_tried_where_two_do_not_fit_alone(
+    limit: int, found: int | None, expected: list[int]
+) -> None:
+    """A batch norm of vectors refuses to learn from one."""
+    tried: list[int] = []
+
+    def fits(number: int) -> bool:
+        tried.append(number)
+        return number <= limit
+
+    assert largest_that_fits(fits, least=1, most=100) == found
+    assert tried == expected
 
 
 @pytest.mark.parametrize(
@@ -42,7 +58,7 @@ def test_memory_that_holds_not_even_the_least_is_an_error() -> None:
 def test_where_all_fit_the_search_says_that_it_ended_before_the_memory(
     limit: int, told: str, is_bound: bool
 ) -> None:
-    found = largest_batch(lambda number: number <= limit, least=2)
+    found = largest_batch(lambda number: number <= limit, least=2, hint="less")
     assert found_batch(found, "batch_size", program="p") == (
         f"the largest --batch-size that fits is {told}",
         {"program": "p", "largest_batch": found, "is_bound_of_search": is_bound},
