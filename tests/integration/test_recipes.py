@@ -282,6 +282,20 @@ def test_batches_that_add_up_take_the_steps_of_a_large_one(zygote, stripes, tmp_
     assert free.curve("train", "loss")[-1] != plain.curve("train", "loss")[-1]
 
 
+def test_what_many_ranks_began_goes_on_by_one_that_accumulates(zygote, stripes, tmp_path):
+    """In the middle of an epoch: the same pictures in the same steps, and the same average."""
+    arguments = ("--batch-per-rank", "6", "--ema", "0.5", "--checkpoint-every", "2")
+    two = run(zygote, stripes, tmp_path / "two", *arguments, "--keep-last", "9", size=2)
+    (kept,) = (tmp_path / "two" / "checkpoints").glob("step-000000002-*")
+    shutil.copytree(kept, tmp_path / "one" / "checkpoints" / kept.name)
+    one = run(zygote, stripes, tmp_path / "one", *arguments, "--accumulate", "2", size=1)
+    assert (one.summary["resumed_from_step"], one.summary["steps"]) == (2, 8)
+    for split, num_steps in (("train", 6), ("val", 2)):
+        began, went_on = (each.curve(split, "loss")[-num_steps:] for each in (two, one))
+        assert [step for step, _ in went_on] == [step for step, _ in began]
+        assert [loss for _, loss in went_on] == pytest.approx([loss for _, loss in began], rel=1e-4)
+
+
 @pytest.mark.faults
 def test_an_average_resumes_to_the_bit(zygote, stripes, tmp_path):
     arguments = ("--batch-per-rank", "12", "--ema", "0.9", "--mixup", "1", "--optimizer", "lamb")

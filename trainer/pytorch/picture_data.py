@@ -32,7 +32,9 @@ class PictureOptions(TorchOptions):
 
     batch_per_rank: Annotated[int, "pictures per step on each rank", MAY_CHANGE] = 32
     accumulate: Annotated[
-        int, "batches of a rank whose gradients make one step: batches of many GPUs on one"
+        int,
+        "batches of a rank whose gradients make one step: batches of many GPUs on one",
+        MAY_CHANGE,
     ] = 1
     image_size: Annotated[int, "side of the network's input, in pixels"] = 224
     label_smoothing: Annotated[float, "share of a label that all classes get"] = 0.0
