@@ -81,7 +81,9 @@ def rank_batches(
     """Yield this rank's part of each full batch of `shuffled_batches`; a smaller last one is none.
 
     With `repeats`, which divide the batch, each sample is in its batch so often, copy c of sample
-    s as `s + c * num_samples`, and an epoch has as many batches as without and fewer samples.
+    s as `s + c * num_samples`, and an epoch has as many batches as without and fewer samples. A rank
+    then takes neighbors of a row in which all samples stand once before any stands again, so that
+    a sample's neighbors, with which mixup and CutMix mix it, are others.
     Source: Hoffer et al. 2019, arXiv 1901.09335; Berman et al. 2019, arXiv 1902.05509.
     """
     num_unique = batch_size // repeats
@@ -90,8 +92,12 @@ def rank_batches(
     )
     full = (batch for batch in batches if len(batch) == num_unique)
     for batch in islice(full, max(0, num_samples // batch_size - first)):
-        copies = [s + copy * num_samples for s in batch for copy in range(repeats)]
-        yield shard(copies, world)
+        if repeats == 1:
+            yield shard(batch, world)
+            continue
+        row = [s + copy * num_samples for copy in range(repeats) for s in batch]
+        begin, end = (len(row) * rank // world.size for rank in (world.rank, world.rank + 1))
+        yield row[begin:end]
 
 
 def require_full_batch(

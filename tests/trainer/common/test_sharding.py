@@ -6,7 +6,7 @@ import itertools
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from trainer.common.errors import TrainingError
@@ -55,6 +55,32 @@ def test_repeated_samples_share_a_batch_as_copies_on_ranks_in_turn(first):
         for world in worlds(2)
     ]
     assert parts == [unique, [[each + 103 for each in batch] for batch in unique]]
+
+
+@given(
+    size=st.integers(2, 9),
+    num_parts=st.integers(1, 3),
+    num_ranks=st.integers(1, 6),
+    repeats=st.integers(2, 12),
+)
+def test_a_picture_lies_beside_another_and_not_beside_its_copy(size, num_parts, num_ranks, repeats):
+    """In each part of a rank's step, whose last one is beside its first: mixup takes neighbors."""
+    batch_size = size * num_parts * num_ranks
+    assume(batch_size % repeats == 0 and batch_size > repeats)
+    ranks = [
+        next(rank_batches(200, batch_size, world, seed=1, epoch=1, repeats=repeats))
+        for world in worlds(num_ranks)
+    ]
+    alone = next(rank_batches(200, batch_size, World(), seed=1, epoch=1, repeats=repeats))
+    assert sorted(itertools.chain(*ranks)) == sorted(alone)
+    for mine in ranks:
+        assert len(mine) == size * num_parts
+        pictures = [each % 200 for each in mine]
+        assert all(one != other for one, other in itertools.pairwise(pictures))
+        # Else too few pictures may fall to a part: of two no third one is beside others only.
+        if repeats % size:
+            parts = [pictures[start : start + size] for start in range(0, len(mine), size)]
+            assert all(part[0] != part[-1] for part in parts)
 
 
 @pytest.mark.parametrize("first", [0, 2, 6])
