@@ -55,6 +55,10 @@ def test_draws_of_samples_move_no_generator_that_the_training_draws_from(found):
     assert found["generators stay"] is True
 
 
+def test_asking_for_figures_before_the_training_moves_no_generator_either(found):
+    assert found["asks apart"] is True
+
+
 def test_a_split_that_is_drawn_by_a_global_generator_is_the_same_in_each_process(found):
     """Ranks would train on what others evaluate on, and a resumed training on what it had held out."""
     splits = found["splits"]

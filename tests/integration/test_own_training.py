@@ -23,3 +23,27 @@ def test_a_network_with_convolutions_in_three_dimensions_trains(found):
         "2d is channels last": True,
         "3d is contiguous": True,
     }
+
+
+def test_a_figure_of_a_wrong_name_is_told_before_the_first_step(found):
+    told = found["figures"]
+    message = "main='closs' names no figure: figures() gives close (hint: main='close')"
+    assert told["main"] == [0, message]
+    message = "main='close' names no figure: figures() gives none (hint: main='loss')"
+    assert told["no main"] == [0, message]
+    message = "figures() gives a figure `loss`, which is the name of loss()'s own mean"
+    assert told["named loss"] == [0, f"{message} (hint: another name for that figure)"]
+    assert told["main is the loss"] == [6, {"loss": "min"}]
+
+
+def test_a_figure_that_is_not_finite_is_named_and_only_the_loss_diverges(found):
+    assert found["figures"]["undefined"] == [
+        6,
+        "figures() gives a figure `iou` whose mean over the validation set is nan "
+        "(hint: a number for each sample, also where 0/0 would be none: torch.nan_to_num)",
+    ]
+    assert found["figures"]["diverged"] == [
+        6,
+        "training has diverged: the loss of the validation set is not finite "
+        "(hint: a smaller --lr than 0.001)",
+    ]

@@ -6,6 +6,7 @@ A file of your own calls `main` with three functions and the name of the figure 
 
 from __future__ import annotations
 
+import difflib
 import math
 import random
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Sized
@@ -45,6 +46,10 @@ from trainer.pytorch.transfer import copied_ahead, place
 MOST_WORKERS = 4
 # Stands in for an epoch's number, which begins at 1: a validation set is drawn alike each time.
 OF_VALIDATION = 0
+# Stands beside the figures of a validation set.
+LOSS = "loss"
+# Samples whose figures are asked for before a training begins.
+NUM_ASKED = 2
 # What a network takes and is to give, for one batch.
 Pair = tuple[Tensor, Tensor]
 
@@ -64,7 +69,7 @@ class Own:
     `data` takes the seed, at which the global generators begin in it, too: each rank makes the same
     sets. `loss` gives the mean over a batch, `figures` the value of each figure for each sample (N); both
     take the network's outputs and the targets. `main` names the figure that counts, of which more
-    is better. `predict` looks at one file by the network, which is in eval mode, may draw into the
+    is better, or is "loss", of which less is. `predict` looks at one file by the network, which is in eval mode, may draw into the
     folder, and gives the cells of a table by column.
     """
 
@@ -120,7 +125,8 @@ class OwnTask(Task[Options, Pair]):
         """Take the user's own part."""
         super().__init__(options, ranks)
         self.program = own.name
-        self.main_figure = MainFigure(split="val", name=own.main, goal="max")
+        goal = "min" if own.main == LOSS else "max"
+        self.main_figure = MainFigure(split="val", name=own.main, goal=goal)
         self._own = own
 
     def prepare(self) -> None:
@@ -172,6 +178,23 @@ class OwnTask(Task[Options, Pair]):
         )
         return schedule.rate(position.step)
 
+    @torch.no_grad()
+    def begin(self, network: nn.Module, position: Position) -> None:  # noqa: ARG002
+        """Ask for the figures of few samples; raises TrainingError where their names are wrong.
+
+        Nothing is counted or drawn for the training, which goes on as if it had not been asked.
+        """
+        if self.options.find_batch:
+            return
+        network.eval()
+        gpus = [self.device] if self.device.type == "cuda" else []
+        samples = WholeSamples(self.val, stream=f"{self.options.seed}/{OF_VALIDATION}")
+        rows = range(min(NUM_ASKED, len(self.val)))
+        pair = default_collate([each[:2] for each in samples.__getitems__(rows)])
+        with torch.random.fork_rng(gpus), _draws_apart():
+            _, figures = self._look(network, place(pair, self.device))
+        require_names(list(figures), main=self._own.main)
+
     def batches(self, position: Position) -> Iterator[Part[Pair]]:
         """Yield this rank's samples of each full batch that is left of the epoch."""
         mine = rank_batches(
@@ -213,24 +236,24 @@ class OwnTask(Task[Options, Pair]):
         loaded = copied_ahead(self._load(self.val, mine, epoch=OF_VALIDATION), self.device)
         for batch, (pair, samples) in zip(batches, loaded, strict=True):
             is_spare = not shard(batch, self.ranks.world)
-            with autocast(self.options.precision, self.device):
-                outputs = part(pair[0])
-                loss = self._own.loss(outputs, pair[1]).double() * len(samples)
-            figures = self._own.figures(outputs, pair[1])
-            found = {"loss": loss} | {key: each.double().sum() for key, each in figures.items()}
+            loss, figures = self._look(part, pair)
+            found = {LOSS: loss.double() * len(samples)}
+            found |= {key: each.double().sum() for key, each in figures.items()}
             for name, value in found.items():
                 totals[name] = totals.get(name, torch.zeros_like(value)) + value * (not is_spare)
             guard.check(position)
         guard.settle()
         means = (self.ranks.strategy.sum(torch.stack([*totals.values()])) / num_val).tolist()
-        figures = dict(zip(totals, means, strict=True))
-        if not all(map(math.isfinite, means)):
-            message = "training has diverged: a figure of the validation set is not finite"
-            raise TrainingError(message, hint=self.options.hint)
-        if self._own.main not in figures:
-            message = f"figures() gives {', '.join(figures)}, and not `{self._own.main}`"
-            raise TrainingError(message, hint=f"main={next(reversed(figures))!r}")
-        return figures
+        told = dict(zip(totals, means, strict=True))
+        require_finite(told, hint=self.options.hint)
+        return told
+
+    def _look(self, part: nn.Module, pair: Pair) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """Give the mean loss of a batch, and the figures of its samples."""
+        with autocast(self.options.precision, self.device):
+            outputs = part(pair[0])
+            loss = self._own.loss(outputs, pair[1])
+        return loss, self._own.figures(outputs, pair[1])
 
     @torch.no_grad()
     def predict(self, files: Files, folder: Path) -> Iterator[Row]:
@@ -287,6 +310,30 @@ class OwnTask(Task[Options, Pair]):
                 number, _, reason = line.partition(":")
                 self.corrupt.skip(CorruptPicture(number, unquote(reason)))
             yield (inputs, targets), samples
+
+
+def require_names(names: Sequence[str], *, main: str) -> None:
+    """Raise TrainingError where no figure is the main one, or one would stand in the loss's place."""
+    if LOSS in names:
+        message = f"figures() gives a figure `{LOSS}`, which is the name of loss()'s own mean"
+        raise TrainingError(message, hint="another name for that figure")
+    if main not in (LOSS, *names):
+        near = [*difflib.get_close_matches(main, names, n=1), *names, LOSS]
+        message = f"main={main!r} names no figure: figures() gives {', '.join(names) or 'none'}"
+        raise TrainingError(message, hint=f"main={near[0]!r}")
+
+
+def require_finite(figures: Mapping[str, float], *, hint: str) -> None:
+    """Raise TrainingError for the first mean that is not finite; only the loss tells a divergence."""
+    for name, mean in figures.items():
+        if math.isfinite(mean):
+            continue
+        if name == LOSS:
+            message = "training has diverged: the loss of the validation set is not finite"
+            raise TrainingError(message, hint=hint)
+        message = f"figures() gives a figure `{name}` whose mean over the validation set is {mean}"
+        hint = "a number for each sample, also where 0/0 would be none: torch.nan_to_num"
+        raise TrainingError(message, hint=hint)
 
 
 @dataclass(frozen=True)

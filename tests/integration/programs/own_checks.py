@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -87,10 +88,11 @@ def trained(own_: own.Own, *arguments: str) -> Mapping[str, Any]:
             run(own.OwnTask(options, ranks, own_))
     except TrainingError as error:
         return {"said": str(error)}
-    lines = map(json.loads, ranks.run_dir.metrics.read_text().splitlines())
+    lines = [json.loads(line) for line in ranks.run_dir.metrics.read_text().splitlines()]
     losses = [line["value"] for line in lines if (line["split"], line["name"]) == ("train", "loss")]
     summary = json.loads((ranks.run_dir.outputs / "summary.json").read_text())
-    return {"summary": summary, "losses": losses}
+    goals = {line["name"]: line["goal"] for line in lines if "goal" in line}
+    return {"summary": summary, "losses": losses, "goals": goals}
 
 
 def convolved() -> object:
@@ -112,7 +114,51 @@ def convolved() -> object:
     }
 
 
-CHECKS: Sequence[Callable[[], object]] = (convolved,)
+class Counting(nn.Module):
+    """A network that counts how often it was trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers, self.num_steps = flat(), 0
+
+    def forward(self, cubes: Tensor) -> Tensor:
+        """Compute the outputs."""
+        self.num_steps += self.training
+        return self.layers(cubes)
+
+
+def figures() -> object:
+    """What is said of wrong figures, and after how many steps."""
+
+    def undefined(outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
+        return close(outputs, targets) | {"iou": (outputs - outputs)[:, 0] / 0}
+
+    def as_loss(outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
+        return close(outputs, targets) | {"loss": outputs[:, 0]}
+
+    def broken(outputs: Tensor, targets: Tensor) -> Tensor:
+        loss = nn.functional.mse_loss(outputs, targets)
+        return loss if torch.is_grad_enabled() else loss / 0
+
+    wrong: dict[str, dict[str, Any]] = {
+        "main": {"main": "closs"},
+        "no main": {"figures": lambda *_: {}},
+        "named loss": {"figures": as_loss},
+        "undefined": {"figures": undefined},
+        "diverged": {"loss": broken},
+        "main is the loss": {"main": "loss"},
+    }
+    found: dict[str, object] = {}
+    for name, given in wrong.items():
+        network = Counting()
+        result = trained(described(**given, build=lambda network=network: network))
+        found[name] = [network.num_steps, result.get("said") or result["goals"]]
+        shutil.rmtree("outputs", ignore_errors=True)
+        shutil.rmtree("checkpoints", ignore_errors=True)
+    return found
+
+
+CHECKS: Sequence[Callable[[], object]] = (convolved, figures)
 
 
 def main(_argv: Sequence[str]) -> None:

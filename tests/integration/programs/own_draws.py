@@ -39,6 +39,14 @@ class Drawn:
         return torch.tensor(drawn), torch.tensor([float(index)])
 
 
+class AlwaysDrops(nn.Module):
+    """Drops in evaluations, too, as a network does that samples its own uncertainty."""
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Draw by each generator."""
+        return nn.functional.dropout(values) * random.random() * np.random.rand()
+
+
 DRAWN = own.Own(
     name="drawn",
     build=lambda: nn.Linear(3, 1),
@@ -111,6 +119,16 @@ def split() -> list[list[int]]:
     return made
 
 
+def asks_apart() -> bool:
+    """Whether a network that draws while it is asked for figures leaves the generators as they were."""
+    drawing = nn.Sequential(nn.Linear(3, 1), AlwaysDrops())
+    described = dataclasses.replace(DRAWN, build=lambda: drawing)
+    task = task_of(described=described)
+    before = states()
+    task.begin(task.build(), Position())
+    return states() == before and task.corrupt.num_skipped == 0
+
+
 def splits() -> dict[str, Any]:
     """The splits of two processes, whose generators begin where each process's begin."""
     found: list[list[list[int]]] = []
@@ -133,6 +151,7 @@ def main(_argv: Sequence[str] = ()) -> None:
     found["generators stay"] = states() == before
     found |= {
         "splits": splits(),
+        "asks apart": asks_apart(),
         "epoch 2": drawn("--workers", "0", epoch=1),
         "seed 2": drawn("--workers", "0", "--seed", "2"),
         "1 worker": drawn("--workers", "1"),

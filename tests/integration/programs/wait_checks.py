@@ -180,6 +180,7 @@ def made_up_gpu() -> Iterator[Waits]:
         (FakeTensor, "__deepcopy__", copied),
         (own, "DataLoader", lambda *given, **named: pinned_loader(seen, *given, **named)),
         (torch.Tensor, "record_stream", lambda *_: None),
+        (torch.random, "fork_rng", lambda *_: contextlib.nullcontext()),
         (cuda, "Stream", Stream),
         (cuda, "stream", lambda _: contextlib.nullcontext()),
         (cuda, "current_stream", Stream),
