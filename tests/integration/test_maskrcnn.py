@@ -322,6 +322,8 @@ def test_a_mistake_is_one_line_that_says_what_to_do(zygote, shapes, tmp_path):
     small = ["--device", "cpu", "--backbone", "resnet18", "--image-size", "32"]
     small += ["--regions-per-image", "4"]
     scratch = ["--backbone-weights", "none"]
+    (cut / "there.pth").touch()
+    evaluate = ["--evaluate-only", *small, "--data"]
     diverging = ["--lr", "1e30", "--warmup-steps", "0", "--epochs", "1", *small]
     cases = [
         (["--max-steps", "0"], 2, "--max-steps must be above 0, not 0"),
@@ -363,6 +365,17 @@ def test_a_mistake_is_one_line_that_says_what_to_do(zygote, shapes, tmp_path):
             "error: `other.pth` is not such a backbone",
         ),
         (["--predict", str(picture), "--weights", "."], 1, "error: `.` holds no checkpoint of"),
+        # Beside the data are files of --weights, none of --model.
+        (
+            [*evaluate, str(cut), "--model", "there.pth"],
+            1,
+            "error: --model `there.pth` is not there",
+        ),
+        (
+            [*evaluate, str(shapes), "--weights", "none"],
+            1,
+            "error: --evaluate-only found no checkpoint, and no --model is given (hint: --model",
+        ),
         (
             ["--data", str(shapes), *scratch, *diverging],
             1,

@@ -58,6 +58,8 @@ def trained(
         Image.new("RGB", (60, 40), (80 * number, 90, 20)).save(folder / "photos" / name)
     whole = (folder / "photos" / "a.jpg").read_bytes()
     (folder / "photos" / "a-cut.jpg").write_bytes(whole[: len(whole) // 2])
+    make_pictures(folder / "few", num_classes=3, num_train=24, num_val=6, size=48, seed=1)
+    head = ("--weights", "head/model/head.safetensors")
     torn = ("--data", "torn", *SMALL[2:], "--epochs", "1")
     saved = ("--model", f"trained/model/tiny-{framework}.safetensors")
     kept = ("--checkpoint-dir", "kept")
@@ -74,6 +76,9 @@ def trained(
         "full": ("--full", *TWICE, "--output-dir", "full"),
         "both": ("--predict", "photos", "--evaluate-only", *saved),
         "no model": ("--predict", "photos"),
+        "head": ("--head", *TWICE, "--output-dir", "head"),
+        "its": ("--head", *TWICE, *head, "--evaluate-only", "--output-dir", "by-head"),
+        "others": ("--head", "--data", "few", *TWICE[2:], *head, "--evaluate-only"),
     }
     said = call(tensorflow_zygote, folder, framework, *cases.values())
     return folder, dict(zip(cases, said, strict=True))
@@ -95,6 +100,20 @@ def test_evaluation_alone_gives_the_figures_that_training_ended_with(trained):
     code, line = last_line(said["none"])
     assert code == 1
     assert line.startswith("error: --evaluate-only found no checkpoint, and no --model is given")
+
+
+def test_weights_of_other_classes_are_not_evaluated(trained):
+    folder, said = trained
+    assert (said["head"][0], said["its"][0]) == (0, 0)
+    assert summary(folder / "by-head")["val_loss"] == pytest.approx(
+        summary(folder / "head")["val_loss"], rel=1e-6
+    )
+    code, line = last_line(said["others"])
+    assert (code, line.partition(" (hint: ")[0]) == (
+        1,
+        "error: --evaluate-only would evaluate random weights: "
+        "`head/model/head.safetensors` is for 4 classes, not 3",
+    )
 
 
 def test_new_pictures_are_predicted_into_a_table_and_a_picture(trained, framework):

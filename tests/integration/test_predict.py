@@ -194,7 +194,7 @@ def test_a_saved_model_is_evaluated_to_the_figures_of_its_training(zygote, train
     kinds = {
         "mnist": (MNIST, "mnist", "digits", []),
         "insect": (TRANSFER, "hymenoptera", insects, small),
-        "shape": (MASKS, "maskrcnn", "shapes", SHAPES),
+        "shape": (MASKS, "maskrcnn", "shapes", [*SHAPES, "--backbone-weights", "none"]),
         "disc": (SEGMENTATION, "segmentation", None, []),
     }
     cases = [
@@ -215,6 +215,28 @@ def test_a_saved_model_is_evaluated_to_the_figures_of_its_training(zygote, train
         assert any(before.values()), (name, before)
         assert after == pytest.approx(before, rel=1e-5), name
         assert not (tmp_path / name / "model").exists()
+
+
+def test_weights_that_do_not_know_all_classes_are_not_evaluated(zygote, trained, tmp_path):
+    """Mask R-CNN matches classes by name, and its outputs of the others would be random."""
+    weights, other = (
+        trained / "shape" / "model" / "maskrcnn.safetensors",
+        tmp_path / "other.safetensors",
+    )
+    other.symlink_to(weights)
+    about = json.loads(weights.with_suffix(".json").read_text())
+    about["classes"] = ["zebra" if name == "box" else name for name in about["classes"]]
+    other.with_suffix(".json").write_text(json.dumps(about))
+    evaluate = ["--data", str(trained / "shapes"), *SHAPES, "--evaluate-only", "--weights"]
+    known, unknown = call(
+        zygote, tmp_path, *[(MASKS, [*evaluate, str(each)]) for each in (weights, other)]
+    )
+    assert known.code == 0, known
+    assert (unknown.code, unknown.last_error.partition(" (hint: ")[0]) == (
+        1,
+        "error: --evaluate-only would evaluate random weights: "
+        "`other.safetensors` knows 2 of 3 classes",
+    )
 
 
 def test_a_corrupt_picture_of_a_folder_costs_its_row_and_not_the_table(zygote, trained, tmp_path):
@@ -295,6 +317,13 @@ def test_a_model_of_something_else_is_one_line_that_says_what_to_do(zygote, trai
         (MNIST, ["--predict", "digit.png"], 2, "--predict needs --model FILE"),
         (MASKS, ["--predict", "digit.png"], 2, "--predict needs --model FILE"),
         (MNIST, [*look, mnist, "--evaluate-only"], 2, "--predict and --evaluate-only are two"),
+        (
+            MNIST,
+            ["--predict", "digit.png", "--model", "gone"],
+            1,
+            "error: --model `gone` is not th",
+        ),
+        (CLASSIFIER, [*data[:-1], "gone"], 1, "error: --model `gone` is not there (hint: a .safet"),
         (MNIST, ["--predict", "none", "--model", mnist], 1, "error: --predict `none` is not there"),
         (MNIST, ["--predict", "empty", "--model", mnist], 1, "error: --predict `empty` holds no p"),
         (

@@ -167,9 +167,22 @@ class TestOneRank:
         train(zygote, *CLASSIFIER, *arguments, *few, "2", folder=tmp_path / "first")
         weights = tmp_path / "first" / "outputs" / "model" / "classifier.safetensors"
         data = ("--data", str(pictures), "--epochs", "1", "--weights", str(weights))
-        train(zygote, *CLASSIFIER, *data, *few, "20", folder=tmp_path / "second")
+        second = train(zygote, *CLASSIFIER, *data, *few, "20", folder=tmp_path / "second")
         said = (tmp_path / "second" / "rank-0.log").read_text()
         assert f"`{weights}` is for 7 classes, not 3: a new head" in said
+        # The new head is not evaluated before it has learnt: by a checkpoint, or by its own file.
+        learnt = tmp_path / "second" / "outputs" / "model" / "classifier.safetensors"
+        again = (*CLASSIFIER, *few, "20", "--evaluate-only")
+        by_steps = train(zygote, *again, *data, folder=tmp_path / "second")
+        by_file = train(zygote, *again, *data[:-1], str(learnt), folder=tmp_path / "third")
+        for each in (by_steps, by_file):
+            assert each.summary["val_loss"] == pytest.approx(second.summary["val_loss"], rel=1e-5)
+        (random,) = call(zygote, tmp_path, again[0], [*again[1:], *data])
+        assert (random.code, random.last_error.partition(" (hint: ")[0]) == (
+            1,
+            "error: --evaluate-only would evaluate random weights: "
+            f"`{weights}` is for 7 classes, not 3",
+        )
 
 
 def test_a_mistake_is_one_line_that_says_what_to_do(zygote, pictures, tmp_path):

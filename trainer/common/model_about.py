@@ -43,6 +43,15 @@ class About:
     loss: LossName | None = None
 
 
+def require_model(path: Path) -> None:
+    """Raise TrainingError where the file of `--model` is not there."""
+    if not path.exists():
+        message = f"--model `{path}` is not there"
+        raise TrainingError(
+            message, hint="a .safetensors file that a training wrote: outputs/model"
+        )
+
+
 def write_about(weights: Path, about: Mapping[str, object]) -> None:
     """Write the description beside the file of weights; raises TrainingError where the disk refuses."""
     write_whole(weights.with_suffix(".json"), (json.dumps(about, indent=2) + "\n").encode())
@@ -76,6 +85,7 @@ def require_shapes(
 
 def read_about(path: Path) -> About:
     """Read the description that lies beside a file of weights; raises TrainingError for a damaged one."""
+    require_model(path)
     about = path.with_suffix(".json")
     if not about.exists():
         message = f"`{about}`, which says what `{path.name}` tells apart, is not there"

@@ -52,6 +52,22 @@ class ModelOptions(TrainingOptions):
             raise ValueError(message)
         return self.model
 
+    def require_learnt(self, weights: Path | None = None, *, unknown: str = "") -> None:
+        """Raise TrainingError where an evaluation without a checkpoint would be of random weights.
+
+        `weights` are those that the program begins from beside --model, and `unknown` says what of the
+        network they do not know.
+        """
+        if self.model is not None:
+            return
+        if weights is None:
+            message = "--evaluate-only found no checkpoint, and no --model is given"
+            raise TrainingError(message, hint="--model FILE, or `launch rerun RUN --resume`")
+        if unknown:
+            message = f"--evaluate-only would evaluate random weights: {unknown}"
+            hint = "--model FILE of a training on these classes, or `launch rerun RUN --resume`"
+            raise TrainingError(message, hint=hint)
+
     def require_alone(self, world_size: int) -> None:
         """Raise TrainingError where several ranks are to predict."""
         if self.predict and world_size > 1:

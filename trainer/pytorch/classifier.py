@@ -118,6 +118,8 @@ class Classifier(PictureTask[Options]):
         super().__init__(options, ranks)
         self.program = program
         self._build = build
+        # What the file of `--weights` does not know of the network.
+        self._unknown = ""
 
     def open_data(self) -> Data:
         """Open the folder, or make what `--data` names; a collective."""
@@ -162,7 +164,7 @@ class Classifier(PictureTask[Options]):
         options, num_classes = self.options, len(self.data.classes)
         network = self._make(options.network, num_classes, options.image_size)
         if options.weights is not None:
-            load_pretrained(network, options.weights, say=self.say)
+            self._unknown = load_pretrained(network, options.weights, say=self.say)
         return network
 
     def _make(self, name: str, num_classes: int, image_size: int) -> nn.Module:
@@ -179,10 +181,9 @@ class Classifier(PictureTask[Options]):
         name = about.network or self.options.network
         return self._make(name, len(about.classes), about.image_size)
 
-    @property
-    def has_weights(self) -> bool:
-        """Whether the network begins with weights that were learnt."""
-        return super().has_weights or self.options.weights is not None
+    def require_weights(self) -> None:
+        """Raise TrainingError where the network, or its head, is random."""
+        self.options.require_learnt(self.options.weights, unknown=self._unknown)
 
     def optimizer(self, part: nn.Module, scaler: torch.amp.GradScaler | None) -> Optimizer:
         """Make the optimizer; batch norms and biases do not decay."""

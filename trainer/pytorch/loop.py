@@ -157,8 +157,8 @@ class Training(Generic[OptionsT, B]):
         """Train from the last checkpoint to the last step; gives the last evaluation's figures."""
         task, options, ranks = self._task, self._task.options, self._task.ranks
         position = self.keeper.restore(options.epochs)
-        if options.evaluate_only:
-            self._require_weights(position)
+        if options.evaluate_only and not position.step:
+            task.require_weights()
         self._begin(position)
         num_left = 0 if options.evaluate_only else max(0, task.num_steps - position.step)
         self._profiler.plan(num_left)
@@ -231,12 +231,6 @@ class Training(Generic[OptionsT, B]):
         if type(task).trial is Task.trial:
             hint = f"a smaller {flag}"
         return memory_told(f"{what} of {flag} {number}", hint=hint)
-
-    def _require_weights(self, position: Position) -> None:
-        """Raise TrainingError where an evaluation would be of random weights."""
-        if not position.step and not self._task.has_weights:
-            message = "--evaluate-only found no checkpoint, and no --model is given"
-            raise TrainingError(message, hint="--model FILE, or `launch rerun RUN --resume`")
 
     def _train_epoch(self, position: Position, guard: Guard) -> Position:
         """Take one step per global batch that is left of the epoch; each rank computes its part."""

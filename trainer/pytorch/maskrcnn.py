@@ -42,7 +42,7 @@ from trainer.pytorch.guard import Guard
 from trainer.pytorch.loop import run
 from trainer.pytorch.maskrcnn_evaluation import evaluate
 from trainer.pytorch.maskrcnn_loading import SYNTHETIC, Reader, Sample, find_data, read_sample
-from trainer.pytorch.maskrcnn_model import BackboneName, Design, make_network
+from trainer.pytorch.maskrcnn_model import BackboneName, Design, build_network, make_network
 from trainer.pytorch.maskrcnn_picture import predict
 from trainer.pytorch.networks import NO_WEIGHTS
 from trainer.pytorch.precision import make_sgd
@@ -154,6 +154,8 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
     training: CachedPictures
     validation: CachedSplit | None = None
     corrupt: CorruptPictures
+    # What the file of `--weights` does not know of the classes.
+    unknown: str = ""
 
     def set_up_cuda(self) -> None:
         """Choose TF32; pictures of many sizes would have kernels tried without end."""
@@ -197,22 +199,29 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
         return False
 
     def build(self) -> nn.Module:
-        """Make the network, from the weights that the options name."""
+        """Make the network, from the weights that the options name; `run` loads those of `--model`."""
         options = self.options
-        return make_network(
+        if options.model is not None:
+            return build_network(
+                self.design, is_pretrained=True, regions_per_image=options.regions_per_image
+            )
+        network, self.unknown = make_network(
             self.design,
-            weights=options.weights or options.model,
+            weights=options.weights,
             backbone_weights=options.backbone_weights,
             folder=self.folder,
             is_made=options.data == SYNTHETIC,
             regions_per_image=options.regions_per_image,
             say=self.say,
         )
+        return network
 
-    @property
-    def has_weights(self) -> bool:
-        """Whether the network begins with weights that were learnt."""
-        return super().has_weights or self.options.weights is not None
+    def require_weights(self) -> None:
+        """Raise TrainingError where the network, or its outputs of a class, are random."""
+        weights = self.options.weights
+        self.options.require_learnt(
+            None if weights == NO_WEIGHTS else weights, unknown=self.unknown
+        )
 
     def optimizer(self, part: nn.Module, scaler: torch.amp.GradScaler | None) -> Optimizer:
         """Make SGD of what is not frozen."""

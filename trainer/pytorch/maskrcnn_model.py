@@ -84,11 +84,11 @@ def make_network(
     is_made: bool,
     regions_per_image: int,
     say: Callable[[str], None],
-) -> MaskRCNN:
+) -> tuple[MaskRCNN, str]:
     """Make the network with the weights of files, here or in `folder`, that of the data.
 
-    Fresh ones are for data that is made for a try-out (`is_made`), or asked for. Raises
-    TrainingError where a file is not there or does not fit.
+    Fresh ones are for data that is made for a try-out (`is_made`), or asked for. Gives the network, and
+    which classes `weights` do not know, if any. Raises TrainingError where a file is not there or does not fit.
     """
     if weights is None:
         backbone_weights = find_weights(
@@ -101,13 +101,16 @@ def make_network(
         is_pretrained=weights is not None or backbone_weights is not None,
         regions_per_image=regions_per_image,
     )
+    unknown = ""
     if weights is not None:
         trained = read_weights(weights)
         num_known = load_trained(network, design, trained)
-        say(f"`{trained.name}` knows {num_known} of {len(design.classes)} classes")
+        known = f"`{trained.name}` knows {num_known} of {len(design.classes)} classes"
+        say(known)
+        unknown = "" if num_known == len(design.classes) else known
     if backbone_weights is not None:
         load_backbone(network, backbone_weights)
-    return network
+    return network, unknown
 
 
 def build_network(design: Design, *, is_pretrained: bool, regions_per_image: int = 512) -> MaskRCNN:

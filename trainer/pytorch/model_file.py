@@ -11,7 +11,13 @@ from pathlib import Path
 
 from torch import nn
 
-from trainer.common.model_about import About, read_about, require_classes, write_about
+from trainer.common.model_about import (
+    About,
+    read_about,
+    require_classes,
+    require_model,
+    write_about,
+)
 from trainer.pytorch.networks import load_weights_of
 from trainer.pytorch.state import save_weights
 
@@ -36,7 +42,8 @@ def read_model(path: Path, build: Callable[[About], nn.Module]) -> tuple[nn.Modu
 def load_model(network: nn.Module, path: Path, *, classes: object = None) -> None:
     """Load a model that a training of the same network wrote; `classes` are those of the data.
 
-    Raises TrainingError for another network's, and where a description says other classes.
+    Raises TrainingError for none, for another network's, and where a description says other classes.
     """
+    require_model(path)
     load_weights_of(network, path, hint="the model of a run with the same options: outputs/model")
     require_classes(path, classes)

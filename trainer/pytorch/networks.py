@@ -121,22 +121,26 @@ def find_weights(path: Path | None, folder: Path, *, option: str, is_made: bool)
     raise TrainingError(message, hint=f"{where}{named}, and push it with the data; {from_scratch}")
 
 
-def load_pretrained(network: nn.Module, path: Path, *, say: Callable[[str], None]) -> None:
+def load_pretrained(network: nn.Module, path: Path, *, say: Callable[[str], None]) -> str:
     """Load pretrained weights; a head for another number of classes stays as it is, and says so.
 
-    The head is the network's last layer. Raises TrainingError where the file holds another network's.
+    The head is the network's last layer. Gives why it stays as it is, or nothing. Raises TrainingError
+    where the file holds another network's.
     """
     weights = load_weights(path)
     wanted = network.state_dict()
     head = f"{list(wanted)[-1].rpartition('.')[0]}."
     matrix = f"{head}weight"
+    unknown = ""
     if matrix in weights and weights[matrix].shape[1:] == wanted[matrix].shape[1:]:
         num_classes = len(weights[matrix])
         if num_classes != len(wanted[matrix]):
-            say(f"`{path}` is for {num_classes} classes, not {len(wanted[matrix])}: a new head")
+            unknown = f"`{path}` is for {num_classes} classes, not {len(wanted[matrix])}"
+            say(f"{unknown}: a new head")
             weights = {key: value for key, value in weights.items() if not key.startswith(head)}
             weights |= {key: value for key, value in wanted.items() if key.startswith(head)}
     _load(network, weights, path, hint="the network's own weights, as torchvision names them")
+    return unknown
 
 
 def load_weights_of(network: nn.Module, path: Path, *, hint: str) -> None:

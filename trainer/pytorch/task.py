@@ -122,10 +122,9 @@ class Task(ABC, Generic[OptionsT, B]):
         """Wrap the model of the strategy once more, as torch.compile does."""
         return model
 
-    @property
-    def has_weights(self) -> bool:
-        """Whether the network begins with weights that were learnt."""
-        return self.options.model is not None
+    def require_weights(self) -> None:
+        """Raise TrainingError where the network, as `build` made it, has weights that were not learnt."""
+        self.options.require_learnt()
 
     @property
     def num_parts(self) -> int:

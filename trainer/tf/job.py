@@ -63,6 +63,8 @@ class Job:
     schedule: Schedule
     # Whether the network is one of the user's own.
     is_own: bool
+    # What the file of `--weights` does not know of the network, if anything.
+    unknown: str
 
     @property
     def batch_size(self) -> int:
@@ -154,8 +156,10 @@ def prepare(
     set_precision(options.precision)
     keras.utils.set_random_seed(options.seed)
     network = (build or build_resnet50)(data.num_classes, options.image_size)
+    unknown = ""
     if options.weights is not None:
-        load_pretrained(network, options.weights, say=say if world.is_main else lambda _: None)
+        tell = say if world.is_main else lambda _: None
+        unknown = load_pretrained(network, options.weights, say=tell)
     if options.model is not None:
         load_model(network, options.model, classes=list(data.classes))
     optimizer = make_optimizer(
@@ -180,4 +184,5 @@ def prepare(
         optimizer=optimizer,
         schedule=schedule,
         is_own=build is not None,
+        unknown=unknown,
     )

@@ -79,8 +79,8 @@ def train(job: Job, make: MakeDriver, *, began_s: float) -> None:
     throughput = Throughput(num_warmup_steps=min(10, job.num_batches))
     keeper = job.make_keeper()
     position = keeper.restore(options.epochs)
-    if options.evaluate_only:
-        require_weights(job, position)
+    if options.evaluate_only and not position.step:
+        options.require_learnt(options.weights, unknown=job.unknown)
     trackers = open_trackers(run_dir.outputs / "tensorboard", world, warn=warn)
     profiler = Profiler(
         run_dir,
@@ -122,14 +122,6 @@ def train(job: Job, make: MakeDriver, *, began_s: float) -> None:
         keeper=keeper,
         began_s=began_s,
     )
-
-
-def require_weights(job: Job, position: Position) -> None:
-    """Raise TrainingError where an evaluation would be of random weights."""
-    options = job.options
-    if not position.step and options.model is None and options.weights is None:
-        message = "--evaluate-only found no checkpoint, and no --model is given"
-        raise TrainingError(message, hint="--model FILE, or `launch rerun RUN --resume`")
 
 
 def evaluate(job: Job, position: Position, guard: Guard, driver: Driver) -> dict[str, float]:

@@ -17,7 +17,12 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from trainer.common.errors import TrainingError
-from trainer.common.model_about import require_classes, require_shapes, write_about
+from trainer.common.model_about import (
+    require_classes,
+    require_model,
+    require_shapes,
+    write_about,
+)
 from trainer.common.whole_file import write_whole
 from trainer.tf.network import HEAD, FusedBatchNorm
 
@@ -35,26 +40,33 @@ def write_model(network: keras.Model, path: Path, about: Mapping[str, object]) -
 def load_model(network: keras.Model, path: Path, *, classes: object = None) -> None:
     """Load a model that a training of the same network wrote; `classes` are those of the data.
 
-    Raises TrainingError for another network's, and where a description says other classes.
+    Raises TrainingError for none, for another network's, and where a description says other classes.
     """
+    require_model(path)
     _fill(
         network, path, _read(path), hint="the model of a run with the same options: outputs/model"
     )
     require_classes(path, classes)
 
 
-def load_pretrained(network: keras.Model, path: Path, *, say: Callable[[str], None]) -> None:
+def load_pretrained(network: keras.Model, path: Path, *, say: Callable[[str], None]) -> str:
     """Load pretrained weights; a head for another number of classes stays as it is, and says so.
 
-    Raises TrainingError where the file holds another network's.
+    Gives why it stays as it is, or nothing. Raises TrainingError where the file holds another network's.
     """
-    weights = _with_own_head(_read(path), weights_of(network), path, say)
+    given, wanted, head = _read(path), weights_of(network), f"{HEAD}.weight"
+    weights = _with_own_head(given, wanted)
+    unknown = ""
+    if weights is not given:
+        unknown = f"`{path}` is for {len(given[head])} classes, not {len(wanted[head])}"
+        say(f"{unknown}: a new head")
     _fill(
         network,
         path,
         weights,
         hint="weights of this network; ResNet-50's as torchvision names them",
     )
+    return unknown
 
 
 def weights_of(network: keras.Model) -> Arrays:
@@ -82,14 +94,13 @@ def _fill(network: keras.Model, path: Path, weights: Arrays, *, hint: str) -> No
         variable.assign(weights[name].astype(variable.dtype).transpose(np.argsort(axes)))
 
 
-def _with_own_head(
-    weights: Arrays, wanted: Arrays, path: Path, say: Callable[[str], None]
-) -> Arrays:
-    head = f"{HEAD}.weight"
-    if head not in weights or head not in wanted or len(weights[head]) == len(wanted[head]):
+def _with_own_head(weights: Arrays, wanted: Arrays) -> Arrays:
+    """Give the same weights, or those of the network in place of a head for another number of classes."""
+    shapes = [
+        each[f"{HEAD}.weight"].shape for each in (weights, wanted) if f"{HEAD}.weight" in each
+    ]
+    if len(shapes) < 2 or shapes[0] == shapes[1] or shapes[0][1:] != shapes[1][1:]:
         return weights
-    if weights[head].shape[1:] == wanted[head].shape[1:]:
-        say(f"`{path}` is for {len(weights[head])} classes, not {len(wanted[head])}: a new head")
     others = {key: value for key, value in weights.items() if not key.startswith(f"{HEAD}.")}
     return others | {key: value for key, value in wanted.items() if key.startswith(f"{HEAD}.")}
 

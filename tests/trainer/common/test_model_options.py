@@ -29,6 +29,16 @@ def test_a_contradiction_is_refused(given, message):
         ModelOptions(**given)
 
 
+def test_an_evaluation_needs_weights_that_were_learnt_all_of_them():
+    model, weights, unknown = Path("m"), Path("w"), "`w` is for 7 classes, not 3"
+    ModelOptions(model=model).require_learnt(weights, unknown=unknown)
+    ModelOptions().require_learnt(weights)
+    with pytest.raises(TrainingError, match="found no checkpoint, and no --model is given"):
+        ModelOptions().require_learnt(None, unknown=unknown)
+    with pytest.raises(TrainingError, match=f"random weights: {unknown}"):
+        ModelOptions().require_learnt(weights, unknown=unknown)
+
+
 def test_one_process_predicts():
     options = ModelOptions(predict=Path("a.png"), model=Path("m"))
     options.require_alone(1)
