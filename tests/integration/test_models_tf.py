@@ -60,7 +60,7 @@ def trained(
     (folder / "photos" / "a-cut.jpg").write_bytes(whole[: len(whole) // 2])
     make_pictures(folder / "few", num_classes=3, num_train=24, num_val=6, size=48, seed=1)
     head = ("--weights", "head/model/head.safetensors")
-    torn = ("--data", "torn", *SMALL[2:], "--epochs", "1")
+    torn = ("--data", "torn", *SMALL[2:-2], "--epochs", "1")
     saved = ("--model", f"trained/model/tiny-{framework}.safetensors")
     kept = ("--checkpoint-dir", "kept")
     cases: dict[str, tuple[str, ...]] = {
@@ -71,7 +71,7 @@ def trained(
         "look": ("--predict", "photos", *saved, "--output-dir", "look"),
         "more": (*SMALL, "--epochs", "3", *kept, "--output-dir", "more"),
         "else": (*TWICE, *kept, "--lr", "2", "--output-dir", "else"),
-        "torn": (*torn, "--output-dir", "skipped"),
+        "torn": (*torn, "--checkpoint-dir", "of-torn", "--output-dir", "skipped"),
         "strict": (*torn, "--max-corrupt", "0", "--output-dir", "strict"),
         "full": ("--full", *TWICE, "--output-dir", "full"),
         "both": ("--predict", "photos", "--evaluate-only", *saved),
@@ -183,6 +183,12 @@ def test_more_epochs_warn_of_another_rate_and_another_recipe_is_refused(trained)
     code, line = last_line(said["else"])
     assert code == 1
     assert " is of another training: lr 0.1 there, 2.0 now" in line
+
+
+def test_a_checkpoint_tells_the_default_of_the_warm_up_as_earlier_versions_did(trained):
+    folder, _ = trained
+    (path,) = (folder / "of-torn").glob("*/manifest.json")
+    assert json.loads(path.read_text())["about"]["recipe"]["warmup_epochs"] == 5.0
 
 
 def test_corrupt_pictures_are_named_counted_and_skipped(trained):

@@ -190,7 +190,7 @@ class CheckpointKeeper(ABC, Generic[R]):
         return position
 
     def _warn_of_another_plan(self, found: Checkpoint, position: Position) -> None:
-        """Tell of a learning rate that jumps: schedules are parts of all epochs, which may change."""
+        """Tell of a rate that jumps: schedules, and some warm-ups, are parts of all epochs, which may change."""
         planned = found.about.get("rate")
         if self._rate is None or not isinstance(planned, float):
             return
@@ -199,7 +199,9 @@ class CheckpointKeeper(ABC, Generic[R]):
             jump = (
                 f"the learning rate of step {position.step + 1} was to be {planned:g}, is {rate:g}"
             )
-            warn(f"{jump}: the schedule goes by the number of epochs, which is another one now")
+            warn(
+                f"{jump}: the number of epochs, by which schedules go, or a warm-up is another now"
+            )
 
     def _agree(self, folder: CheckpointFolder, num_epochs: int) -> Checkpoint | None:
         """Read the checkpoint that rank 0 chose on every rank; raises where one cannot."""

@@ -12,6 +12,9 @@ from trainer.common.training_options import DeviceName, PrecisionName, TrainingO
 
 # The learning rate is given for as many pictures a step, as papers do.
 LR_BATCH = 256
+# Where no warm-up is given: so many epochs, and no more than this part of all of them.
+WARMUP_EPOCHS = 5.0
+MOST_WARMUP = 1 / 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +34,10 @@ class ResnetOptions(TrainingOptions):
     image_size: Annotated[int, "side of the network's input, in pixels"] = 224
     lr: Annotated[float, "peak learning rate for 256 pictures a step"] = 0.1
     schedule: Annotated[ScheduleName, "how the learning rate falls"] = "step"
-    warmup_epochs: Annotated[float, "epochs in which the learning rate rises"] = 5.0
+    warmup_epochs: Annotated[
+        float | None,
+        "epochs in which the learning rate rises (default: 5, at most a quarter of --epochs)",
+    ] = None
     momentum: Annotated[float, "momentum of SGD"] = 0.9
     weight_decay: Annotated[float, "weight decay; none for batch norms and biases"] = 1e-4
     label_smoothing: Annotated[float, "share of a label that all classes get"] = 0.1
@@ -62,5 +68,19 @@ class ResnetOptions(TrainingOptions):
             name=self.schedule,
             peak=self.lr * batch_size / LR_BATCH,
             num_steps=self.epochs * num_batches,
-            num_warmup_steps=round(self.warmup_epochs * num_batches),
+            num_warmup_steps=round(self._num_warmup_epochs * num_batches),
         )
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """Give what checkpoints tell of a warm-up that is not given, whatever the number of epochs.
+
+        That number may change, and an earlier version told the same of any.
+        """
+        return {"warmup_epochs": WARMUP_EPOCHS} if self.warmup_epochs is None else {}
+
+    @property
+    def _num_warmup_epochs(self) -> float:
+        if self.warmup_epochs is not None:
+            return self.warmup_epochs
+        return min(WARMUP_EPOCHS, MOST_WARMUP * self.epochs)

@@ -206,8 +206,9 @@ class Classifier(PictureTask[Options]):
         return self.options.rates(batch_size=self.batch_size, num_batches=self.num_batches)
 
     def facts(self) -> dict[str, object]:
-        """Give the sizes of batch and set, and which network it is."""
-        return {**super().facts(), **({"is_own": True} if self._build else {})}
+        """Give the sizes of batch and set, options that were not given, and which network it is."""
+        is_own = {"is_own": True} if self._build else {}
+        return {**super().facts(), **self.options.facts, **is_own}
 
     def summary(self) -> dict[str, object]:
         """Give sizes, and the rates at which a core decodes and the store gives to a rank."""

@@ -113,6 +113,7 @@ class Job:
             batch_size=self.batch_size,
             num_samples=self.data.num_train,
             num_classes=self.data.num_classes,
+            **self.options.facts,
             **({"is_own": True} if self.is_own else {}),
         )
         return Keeper(

@@ -15,7 +15,7 @@ from tests.documents.promises.sentences import NoPromise, Promise, option, promi
 from tests.documents.promises.units import constant, mib, percent, spelled
 from trainer.common import bandwidth, manifest, preemption, profiling, schedule
 from trainer.common.model_options import ModelOptions
-from trainer.common.resnet_options import LR_BATCH, ResnetOptions
+from trainer.common.resnet_options import LR_BATCH, MOST_WARMUP, WARMUP_EPOCHS, ResnetOptions
 from trainer.common.sharding import WINDOW_SHARDS
 from trainer.common.training_options import TrainingOptions
 from trainer.data.pictures import crops, header
@@ -23,6 +23,7 @@ from trainer.data.pictures import crops, header
 MASKRCNN = "trainer/pytorch/maskrcnn.py"
 NCCL = "trainer/pytorch/nccl_check.py"
 MEGABYTE = 10**6
+WARMUP = (WARMUP_EPOCHS, {1 / 4: "quarter"}[MOST_WARMUP])
 
 
 def _of_maskrcnn(name: str) -> object:
@@ -60,13 +61,19 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("after a warm-up of {} steps,", profiling.NUM_WARMUP),
         promise("a table of the {} dearest kernels", spelled(profiling.NUM_KERNELS)),
     ),
+    "docs/own-model.md": (
+        promise("warm-up, {} by default and at most a {} of the epochs;", *WARMUP),
+    ),
     "docs/training-resnet50.md": (
         promise("larger than {} million pixels", header.MOST_PIXELS // MEGABYTE),
         promise("({} to {} % of the area,", *map(percent, crops.AREA)),
         promise("the middle {} of the shorter side", Fraction(crops.CENTER)),
         promise("come in a random order, {} at a time", spelled(WINDOW_SHARDS)),
         promise("| `--lr` | {} for {} pictures a step", ResnetOptions.lr, LR_BATCH),
-        promise("| `--warmup-epochs` | {}, linear", ResnetOptions.warmup_epochs),
+        promise(
+            "| `--warmup-epochs` | {}, at most a {} of the epochs; linear",
+            *WARMUP,
+        ),
         promise(
             "| `--schedule` | `{}`: a tenth after {}, {} and {} of the epochs",
             ResnetOptions.schedule,
@@ -113,6 +120,10 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
     ),
     "trainer/common/resnet_options.py": (
         promise("peak learning rate for {} pictures a step", LR_BATCH),
+        promise(
+            "(default: {}, at most a {} of --epochs)",
+            *WARMUP,
+        ),
     ),
     MASKRCNN: (
         promise("rate for {} pictures a step over all ranks", constant(MASKRCNN, "LR_BATCH")),

@@ -102,5 +102,5 @@ def test_a_learning_rate_that_jumps_is_told(tmp_path, capsys, rate, is_told):
     first.save_last(Position(step=1, epoch=1))
     again = keeper(tmp_path, World(rank=0, size=1), rate=lambda _position: rate)
     assert again.restore(num_epochs=2) == Position(step=1, epoch=1)
-    said = "warning: the learning rate of step 2 was to be 0.0001, is 0.001: the schedule goes by"
+    said = "warning: the learning rate of step 2 was to be 0.0001, is 0.001: the number of"
     assert (said in capsys.readouterr().err) == is_told
