@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import difflib
 import math
-import random
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Sized
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Protocol, cast
-from urllib.parse import quote, unquote
+from typing import Annotated, Any, cast
+from urllib.parse import unquote
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -41,6 +38,14 @@ from trainer.pytorch.program import TorchOptions, run_program
 from trainer.pytorch.strategy import Ranks
 from trainer.pytorch.task import Loss, Part, Task, first_samples
 from trainer.pytorch.transfer import copied_ahead, place
+from trainer.pytorch.whole_samples import (
+    Pair,
+    Samples,
+    WholeSamples,
+    draws_apart,
+    require_corrupt,
+    seed_draws,
+)
 
 # Each costs a fork in each epoch.
 MOST_WORKERS = 4
@@ -50,16 +55,6 @@ OF_VALIDATION = 0
 LOSS = "loss"
 # Samples whose figures are asked for before a training begins.
 NUM_ASKED = 2
-# What a network takes and is to give, for one batch.
-Pair = tuple[Tensor, Tensor]
-
-
-class Samples(Sized, Protocol):
-    """Give a data set's length, and an input and a target for each index."""
-
-    def __getitem__(self, index: int, /) -> Pair:
-        """Give the input and the target of one sample, of equal shapes for all."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,8 +126,8 @@ class OwnTask(Task[Options, Pair]):
 
     def prepare(self) -> None:
         """Open both sets; raises TrainingError where one is too small."""
-        with _draws_apart():
-            _seed_draws(f"{self.options.seed}/data")
+        with draws_apart():
+            seed_draws(f"{self.options.seed}/data")
             self.train, self.val = self._own.data(self.options.seed)
         self.corrupt = CorruptPictures(self.options.max_corrupt)
         size, num_ranks = self.options.batch_size, self.ranks.world.size
@@ -191,7 +186,7 @@ class OwnTask(Task[Options, Pair]):
         samples = WholeSamples(self.val, stream=f"{self.options.seed}/{OF_VALIDATION}")
         rows = range(min(NUM_ASKED, len(self.val)))
         pair = default_collate([each[:2] for each in samples.__getitems__(rows)])
-        with torch.random.fork_rng(gpus), _draws_apart():
+        with torch.random.fork_rng(gpus), draws_apart():
             _, figures = self._look(network, place(pair, self.device))
         require_names(list(figures), main=self._own.main)
 
@@ -334,67 +329,3 @@ def require_finite(figures: Mapping[str, float], *, hint: str) -> None:
         message = f"figures() gives a figure `{name}` whose mean over the validation set is {mean}"
         hint = "a number for each sample, also where 0/0 would be none: torch.nan_to_num"
         raise TrainingError(message, hint=hint)
-
-
-@dataclass(frozen=True)
-class WholeSamples:
-    """Read a data set with the next sample in place of a corrupt one.
-
-    Each has a third part: a line of `INDEX:REASON`, quoted as in a URL, for each one that was passed
-    over. It may come from another process, which does not count them. What a sample draws by the
-    global generators of torch, random and NumPy follows from the stream's name and its index, in
-    whichever process and batch it is read.
-    """
-
-    data: Samples
-    stream: str
-
-    def __len__(self) -> int:
-        return len(self.data)
-
-    def __getitems__(self, indices: Sequence[int]) -> list[tuple[Tensor, Tensor, str]]:
-        """Give the samples of a batch; global generators stay as they were."""
-        with _draws_apart():
-            return [self[index] for index in indices]
-
-    def __getitem__(self, index: int) -> tuple[Tensor, Tensor, str]:
-        """Give the sample; what is no fault of its bytes is raised."""
-        _seed_draws(f"{self.stream}/{index}")
-        told: list[str] = []
-        for number in range(index, index + len(self.data)):
-            place = number % len(self.data)
-            try:
-                given, target = self.data[place]
-            except (CorruptPicture, OSError) as error:
-                told.append(f"{place}:{quote(require_corrupt(error))}")
-                continue
-            return given, target, "\n".join(told)
-        message = f"none of the {len(self.data)} samples can be decoded"
-        raise TrainingError(message, hint="get the data set again")
-
-
-@contextmanager
-def _draws_apart() -> Generator[None]:
-    """Put the global generators back, from which the training draws, too."""
-    before = torch.get_rng_state(), random.getstate(), np.random.get_state()
-    try:
-        yield
-    finally:
-        torch.set_rng_state(before[0])
-        random.setstate(before[1])
-        np.random.set_state(before[2])
-
-
-def _seed_draws(name: str) -> None:
-    """Begin the global generators, but no GPU's, where this name says."""
-    random.seed(name)
-    torch.default_generator.manual_seed(random.getrandbits(63))
-    np.random.seed(random.getrandbits(32))
-
-
-def require_corrupt(error: CorruptPicture | OSError) -> str:
-    """Give the reason of an error that is a file's own fault; raises any other."""
-    # Pillow's errors of a file that it cannot read to its end have no number.
-    if getattr(error, "errno", None) is not None:
-        raise error
-    return getattr(error, "reason", str(error))

@@ -24,6 +24,7 @@ from trainer.common.world import World
 from trainer.pytorch import own
 from trainer.pytorch.loop import run
 from trainer.pytorch.strategy import make_strategy
+from trainer.pytorch.whole_samples import Samples
 
 NUM_TRAIN, NUM_VAL = 48, 10
 SIDE = 4
@@ -44,7 +45,7 @@ class Cubes:
         return cube, cube.mean(dim=(1, 2, 3))
 
 
-def data(seed: int) -> tuple[own.Samples, own.Samples]:
+def data(seed: int) -> tuple[Samples, Samples]:
     return Cubes(NUM_TRAIN, seed), Cubes(NUM_VAL, seed + 1)
 
 

@@ -22,6 +22,7 @@ from trainer.common.rundir import RunDir
 from trainer.common.world import World
 from trainer.pytorch import own
 from trainer.pytorch.strategy import Single
+from trainer.pytorch.whole_samples import Samples
 
 NUM_SAMPLES = 12
 
@@ -103,7 +104,7 @@ def split() -> list[list[int]]:
     """Which samples a data set that splits by each global generator gives to train on, in what order."""
     made: list[list[int]] = []
 
-    def data(_seed: int) -> tuple[own.Samples, own.Samples]:
+    def data(_seed: int) -> tuple[Samples, Samples]:
         order = list(range(NUM_SAMPLES))
         random.shuffle(order)
         made.extend(

@@ -37,6 +37,7 @@ from trainer.pytorch.optimizers import Lamb, make_optimizer
 from trainer.pytorch.precision import take_step
 from trainer.pytorch.rand_augment import CHANGES, rand_augment
 from trainer.pytorch.strategy import make_strategy
+from trainer.pytorch.whole_samples import WholeSamples
 
 
 def lamb() -> object:
@@ -361,7 +362,7 @@ def torn() -> object:
                 found[f"{workers}/{most}"] = [task.summary()["samples_skipped"], said.getvalue()]
             except TrainingError as error:
                 found[f"{workers}/{most}"] = str(error)
-    whole = own.WholeSamples(Torn(8, missing=6), stream="1/1")
+    whole = WholeSamples(Torn(8, missing=6), stream="1/1")
     found["place"] = [whole[2][0].tolist(), whole[3][2]]
     try:
         whole[6]

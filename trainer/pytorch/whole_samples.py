@@ -1,0 +1,92 @@
+"""Reads the samples of a user's data set, corrupt ones passed over, each drawn as its index says."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Generator, Sequence, Sized
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import quote
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainer.common.errors import TrainingError
+from trainer.data.pictures.header import CorruptPicture
+
+# What a network takes and is to give, for one sample or one batch.
+Pair = tuple[Tensor, Tensor]
+
+
+class Samples(Sized, Protocol):
+    """Give a data set's length, and an input and a target for each index."""
+
+    def __getitem__(self, index: int, /) -> Pair:
+        """Give the input and the target of one sample, of equal shapes for all."""
+        ...
+
+
+@dataclass(frozen=True)
+class WholeSamples:
+    """Read a data set with the next sample in place of a corrupt one.
+
+    Each has a third part: a line of `INDEX:REASON`, quoted as in a URL, for each one that was passed
+    over. It may come from another process, which does not count them. What a sample draws by the
+    global generators of torch, random and NumPy follows from the stream's name and its index, in
+    whichever process and batch it is read.
+    """
+
+    data: Samples
+    stream: str
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitems__(self, indices: Sequence[int]) -> list[tuple[Tensor, Tensor, str]]:
+        """Give the samples of a batch; global generators stay as they were."""
+        with draws_apart():
+            return [self[index] for index in indices]
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor, str]:
+        """Give the sample; what is no fault of its bytes is raised."""
+        seed_draws(f"{self.stream}/{index}")
+        told: list[str] = []
+        for number in range(index, index + len(self.data)):
+            place = number % len(self.data)
+            try:
+                given, target = self.data[place]
+            except (CorruptPicture, OSError) as error:
+                told.append(f"{place}:{quote(require_corrupt(error))}")
+                continue
+            return given, target, "\n".join(told)
+        message = f"none of the {len(self.data)} samples can be decoded"
+        raise TrainingError(message, hint="get the data set again")
+
+
+@contextmanager
+def draws_apart() -> Generator[None]:
+    """Put the global generators back, from which the training draws, too."""
+    before = torch.get_rng_state(), random.getstate(), np.random.get_state()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(before[0])
+        random.setstate(before[1])
+        np.random.set_state(before[2])
+
+
+def seed_draws(name: str) -> None:
+    """Begin the global generators, but no GPU's, where this name says."""
+    random.seed(name)
+    torch.default_generator.manual_seed(random.getrandbits(63))
+    np.random.seed(random.getrandbits(32))
+
+
+def require_corrupt(error: CorruptPicture | OSError) -> str:
+    """Give the reason of an error that is a file's own fault; raises any other."""
+    # Pillow's errors of a file that it cannot read to its end have no number.
+    if getattr(error, "errno", None) is not None:
+        raise error
+    return getattr(error, "reason", str(error))
