@@ -65,3 +65,10 @@ def test_a_split_that_is_drawn_by_a_global_generator_is_the_same_in_each_process
     assert splits["first"] == splits["second"]
     assert [sorted(order) for order in splits["first"]] == [list(range(NUM_SAMPLES))] * 3
     assert splits["generators stay"] is True
+
+
+def test_parts_of_a_step_have_the_samples_of_the_large_batch_over_all_ranks(found):
+    (whole,) = found["whole"]
+    assert [[len(part) for part in parts] for parts in found["parts"]] == [[2, 2]] * 2
+    parts = [sample for rank in found["parts"] for part in rank for sample in part]
+    assert sorted(parts) == sorted(whole)

@@ -47,3 +47,20 @@ def test_a_figure_that_is_not_finite_is_named_and_only_the_loss_diverges(found):
         "training has diverged: the loss of the validation set is not finite "
         "(hint: a smaller --lr than 0.001)",
     ]
+
+
+def test_batches_that_add_up_take_the_steps_of_a_large_one_and_resume_it(found):
+    whole, halves, resumed, other = found["accumulated"].values()
+    assert halves["losses"] == pytest.approx(whole["losses"], rel=1e-5)
+    assert [halves["summary"][key] for key in ("batch_size", "steps")] == [16, 3]
+    assert halves["summary"]["val_loss"] == pytest.approx(whole["summary"]["val_loss"], rel=1e-5)
+    assert [resumed["summary"][key] for key in ("resumed_from_step", "steps")] == [3, 6]
+    assert "batch_size 16 there, 8 now" in other["said"]
+
+
+def test_a_moving_average_is_what_is_evaluated_and_kept(found):
+    averaged = found["averaged"]
+    assert averaged["num_steps"] == 6
+    assert averaged["furthest"] < 1e-6
+    assert averaged["evaluated"] == pytest.approx(averaged["by hand"]["average"], rel=1e-5)
+    assert averaged["evaluated"] != pytest.approx(averaged["by hand"]["last"], rel=1e-2)

@@ -34,7 +34,7 @@ from trainer.pytorch.model_file import load_model
 from trainer.pytorch.networks import parameter_groups
 from trainer.pytorch.optimizers import OptimizerName, make_optimizer
 from trainer.pytorch.precision import autocast
-from trainer.pytorch.program import TorchOptions, run_program
+from trainer.pytorch.program import StepOptions, run_program
 from trainer.pytorch.strategy import Ranks
 from trainer.pytorch.task import Loss, Part, Task, first_samples
 from trainer.pytorch.transfer import copied_ahead, place
@@ -78,10 +78,10 @@ class Own:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(TorchOptions):
+class Options(StepOptions):
     """Hold the options of the command line, as parse_options reads them."""
 
-    batch_size: Annotated[int, "samples a step, over all ranks together"] = 32
+    batch_size: Annotated[int, "samples a batch, over all ranks together", MAY_CHANGE] = 32
     optimizer: Annotated[OptimizerName, "optimizer; --momentum is that of sgd"] = "adamw"
     lr: Annotated[float, "peak learning rate for that total batch"] = 0.001
     schedule: Annotated[ScheduleName, "how the learning rate falls"] = "cosine"
@@ -134,9 +134,10 @@ class OwnTask(Task[Options, Pair]):
         if size % num_ranks:
             message = f"--batch-size {size} cannot be shared equally by {num_ranks} ranks"
             raise TrainingError(message, hint=f"--batch-size {-(-size // num_ranks) * num_ranks}")
-        if len(self.train) < size or not len(self.val):
+        if len(self.train) < self.batch_size or not len(self.val):
             message = f"{len(self.train)} samples to train on and {len(self.val)} to evaluate"
-            raise TrainingError(message, hint=f"at least {size} (--batch-size) and 1")
+            by = "--batch-size" if self.num_parts == 1 else "--batch-size x --accumulate"
+            raise TrainingError(message, hint=f"at least {self.batch_size} ({by}) and 1")
 
     def build(self) -> nn.Module:
         """Make the user's network."""
@@ -154,13 +155,28 @@ class OwnTask(Task[Options, Pair]):
         )
 
     @property
+    def batch_size(self) -> int:
+        """Samples a step, over all ranks and parts together."""
+        return self.options.batch_size * self.num_parts
+
+    @property
+    def num_parts(self) -> int:
+        """Batches that make a step."""
+        return self.options.accumulate
+
+    @property
+    def average_decay(self) -> float | None:
+        """Decay of the weights' moving average (Polyak and Juditsky 1992), as the options say."""
+        return self.options.ema
+
+    @property
     def num_batches(self) -> int:
         """Steps of one epoch; the samples of a last, smaller batch come in another epoch."""
-        return len(self.train) // self.options.batch_size
+        return len(self.train) // self.batch_size
 
     def facts(self) -> dict[str, object]:
-        """Give the size of the training set."""
-        return {"num_samples": len(self.train)}
+        """Give the sizes of batch and training set."""
+        return {"batch_size": self.batch_size, "num_samples": len(self.train)}
 
     def rate(self, position: Position) -> float:
         """Give the schedule's rate of the step."""
@@ -191,17 +207,21 @@ class OwnTask(Task[Options, Pair]):
         require_names(list(figures), main=self._own.main)
 
     def batches(self, position: Position) -> Iterator[Part[Pair]]:
-        """Yield this rank's samples of each full batch that is left of the epoch."""
+        """Yield this rank's samples of each part of each full batch that is left of the epoch."""
         mine = rank_batches(
             len(self.train),
-            self.options.batch_size,
+            self.batch_size,
             self.ranks.world,
             seed=self.options.seed,
             epoch=position.epoch + 1,
             first=position.batch,
         )
         size = self.options.batch_size
-        for pair, samples in self._load(self.train, list(mine), epoch=position.epoch + 1):
+        own = size // self.ranks.world.size
+        parts = [
+            batch[start : start + own] for batch in mine for start in range(0, len(batch), own)
+        ]
+        for pair, samples in self._load(self.train, parts, epoch=position.epoch + 1):
             yield Part(batch=pair, samples=samples, num_samples=size)
 
     def trial(self, number: int) -> Part[Pair]:
@@ -272,7 +292,7 @@ class OwnTask(Task[Options, Pair]):
     def summary(self) -> dict[str, object]:
         """Give the sizes of batch and sets, and how often a sample was skipped; a collective."""
         return {
-            "batch_size": self.options.batch_size,
+            "batch_size": self.batch_size,
             "train_samples": len(self.train),
             "val_samples": len(self.val),
             "samples_skipped": self.over_ranks(self.corrupt.num_skipped),

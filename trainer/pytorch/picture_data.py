@@ -20,22 +20,17 @@ from trainer.data.streaming.source import StreamedPictures
 from trainer.data.synthesize.folders import default_folder
 from trainer.data.synthesize.stripes import make_pictures
 from trainer.pytorch.loader import DecodingThreads, Loader, Noise, Source
-from trainer.pytorch.program import TorchOptions
+from trainer.pytorch.program import StepOptions
 from trainer.pytorch.strategy import Ranks
 
 SYNTHETIC, RANDOM = "synthetic", "random"
 
 
 @dataclass(frozen=True, kw_only=True)
-class PictureOptions(TorchOptions):
+class PictureOptions(StepOptions):
     """Options of programs that tell pictures apart; their defaults are each program's own."""
 
     batch_per_rank: Annotated[int, "pictures per step on each rank", MAY_CHANGE] = 32
-    accumulate: Annotated[
-        int,
-        "batches of a rank whose gradients make one step: batches of many GPUs on one",
-        MAY_CHANGE,
-    ] = 1
     image_size: Annotated[int, "side of the network's input, in pixels"] = 224
     label_smoothing: Annotated[float, "share of a label that all classes get"] = 0.0
     mixup: Annotated[float, "alpha by which two pictures are blended; 0 blends none"] = 0.0
@@ -44,21 +39,14 @@ class PictureOptions(TorchOptions):
     decoder: Annotated[
         DecoderName, "JPEG decoder: torchvision's, or Trainyard's, compiled here", MAY_CHANGE
     ] = "library"
-    ema: Annotated[
-        float | None, "decay of the weights' moving average, which is evaluated and kept"
-    ] = None
     workers: Annotated[
         int | None, "decoding threads per rank (default: its share of cores)", MAY_CHANGE
     ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require_positive("accumulate")
         self.require_at_least(0, "mixup", "cutmix")
         self.require_share("label_smoothing")
-        if self.ema is not None and not 0 < self.ema < 1:
-            message = f"--ema must be between 0 and 1, not {self.ema:g}"
-            raise ValueError(message)
 
 
 @dataclass(frozen=True, kw_only=True)

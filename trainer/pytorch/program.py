@@ -70,6 +70,25 @@ class TorchOptions(RankOptions, ModelOptions):
         return "a smaller learning rate"
 
 
+@dataclass(frozen=True, kw_only=True)
+class StepOptions(TorchOptions):
+    """Options of programs whose steps may have several batches, and whose weights are averaged."""
+
+    accumulate: Annotated[
+        int, "batches whose gradients make one step: batches of many GPUs on one", MAY_CHANGE
+    ] = 1
+    ema: Annotated[
+        float | None, "decay of the weights' moving average, which is evaluated and kept"
+    ] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_positive("accumulate")
+        if self.ema is not None and not 0 < self.ema < 1:
+            message = f"--ema must be between 0 and 1, not {self.ema:g}"
+            raise ValueError(message)
+
+
 def run_program(options: TorchOptions, train: Callable[[Ranks], None]) -> int:
     """Train or predict as one of the ranks; gives the exit code (trainer.common.program)."""
 

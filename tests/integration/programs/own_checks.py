@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from trainer.common.errors import TrainingError
@@ -28,6 +29,8 @@ from trainer.pytorch.whole_samples import Samples
 
 NUM_TRAIN, NUM_VAL = 48, 10
 SIDE = 4
+# Of which a mean of gradients that is none would make other steps; Adam's would be the same.
+DESCENT = ("--optimizer", "sgd", "--lr", "0.1")
 
 
 class Cubes:
@@ -73,6 +76,7 @@ def described(**given: Any) -> own.Own:
 def trained(own_: own.Own, *arguments: str) -> Mapping[str, Any]:
     """Train in the working folder; gives its summary and its losses, or what is said of it."""
     given = ("--batch-size", "8", "--epochs", "1", "--device", "cpu", "--log-every", "1")
+    given += ("--checkpoint-dir", "checkpoints")
     options = parse_options(own.Options, [*given, *arguments])
     world = World()
     ranks = RanksOf(
@@ -94,6 +98,12 @@ def trained(own_: own.Own, *arguments: str) -> Mapping[str, Any]:
     summary = json.loads((ranks.run_dir.outputs / "summary.json").read_text())
     goals = {line["name"]: line["goal"] for line in lines if "goal" in line}
     return {"summary": summary, "losses": losses, "goals": goals}
+
+
+def clear() -> None:
+    """Remove what a training has left."""
+    shutil.rmtree("outputs", ignore_errors=True)
+    shutil.rmtree("checkpoints", ignore_errors=True)
 
 
 def convolved() -> object:
@@ -154,12 +164,61 @@ def figures() -> object:
         network = Counting()
         result = trained(described(**given, build=lambda network=network: network))
         found[name] = [network.num_steps, result.get("said") or result["goals"]]
-        shutil.rmtree("outputs", ignore_errors=True)
-        shutil.rmtree("checkpoints", ignore_errors=True)
+        clear()
     return found
 
 
-CHECKS: Sequence[Callable[[], object]] = (convolved, figures)
+def accumulated() -> object:
+    """Losses of steps of 16 samples, at once and in halves, and what is resumed in another way."""
+    found: dict[str, object] = {}
+    for name, given in {
+        "at once": ("--batch-size", "16"),
+        "in halves": ("--batch-size", "8", "--accumulate", "2"),
+        "resumed by eighths": ("--batch-size", "2", "--accumulate", "8", "--epochs", "2"),
+        "resumed by others": ("--batch-size", "8", "--epochs", "3"),
+    }.items():
+        if not name.startswith("resumed"):
+            clear()
+        torch.manual_seed(1)
+        found[name] = trained(described(), *given, *DESCENT)
+    return found
+
+
+def averaged() -> object:
+    """How far the model that is kept is from the average by hand, and the losses of both."""
+    network, seen = flat(), list[Tensor]()
+
+    def vector() -> Tensor:
+        return nn.utils.parameters_to_vector(network.parameters()).detach().clone()
+
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        if torch.is_grad_enabled():
+            seen.append(vector())
+        return nn.functional.mse_loss(outputs, targets)
+
+    result = trained(described(build=lambda: network, loss=loss), *DESCENT, "--ema", "0.5")
+    first, *others = [*seen[1:], vector()]
+    average = first
+    for each in others:
+        average = (average + each) / 2
+    kept = flat()
+    kept.load_state_dict(load_file("outputs/model/cubes.safetensors"))
+    val = data(1)[1]
+    cubes, means = map(torch.stack, zip(*(val[index] for index in range(NUM_VAL)), strict=True))
+    losses: dict[str, float] = {}
+    for name, weights in (("average", average), ("last", others[-1])):
+        nn.utils.vector_to_parameters(weights, network.parameters())
+        losses[name] = nn.functional.mse_loss(network(cubes), means).item()
+    furthest = (nn.utils.parameters_to_vector(kept.parameters()) - average).abs().max().item()
+    return {
+        "num_steps": len(seen),
+        "furthest": furthest,
+        "by hand": losses,
+        "evaluated": result["summary"]["val_loss"],
+    }
+
+
+CHECKS: Sequence[Callable[[], object]] = (convolved, figures, accumulated, averaged)
 
 
 def main(_argv: Sequence[str]) -> None:

@@ -100,6 +100,12 @@ def evaluated(task: own.OwnTask, epoch: int) -> dict[str, float]:
     return task.evaluate(network, guard, Position(step=3 * epoch, epoch=epoch))
 
 
+def samples_of_steps(*arguments: str, rank: int = 0, size: int = 1) -> list[list[int]]:
+    """Give the samples of each part of an epoch."""
+    task = task_of("--workers", "0", *arguments, rank=rank, size=size)
+    return [list(part.samples) for part in task.batches(Position())]
+
+
 def split() -> list[list[int]]:
     """Which samples a data set that splits by each global generator gives to train on, in what order."""
     made: list[list[int]] = []
@@ -152,6 +158,11 @@ def main(_argv: Sequence[str] = ()) -> None:
     found["generators stay"] = states() == before
     found |= {
         "splits": splits(),
+        "whole": samples_of_steps("--batch-size", "8"),
+        "parts": [
+            samples_of_steps("--batch-size", "4", "--accumulate", "2", rank=rank, size=2)
+            for rank in (0, 1)
+        ],
         "asks apart": asks_apart(),
         "epoch 2": drawn("--workers", "0", epoch=1),
         "seed 2": drawn("--workers", "0", "--seed", "2"),

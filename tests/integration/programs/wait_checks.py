@@ -279,7 +279,11 @@ def cases(folder: Path) -> dict[str, tuple[type[Task[Any, Any]], Any]]:
         "fp16, adamw": (*CLASSIFIER, (*small, "--precision", "fp16", "--optimizer", "adamw")),
         "fp16, lamb": (*CLASSIFIER, (*small, "--precision", "fp16", "--optimizer", "lamb")),
         "noise": (*CLASSIFIER, (*small[2:], "--data", "random", "--num-images", "16")),
-        "own": (functools.partial(own.OwnTask, own=SQUARES), own.Options, ("--batch-size", "4")),
+        "own": (
+            functools.partial(own.OwnTask, own=SQUARES),
+            own.Options,
+            ("--batch-size", "4", "--accumulate", "2", "--ema", "0.9"),
+        ),
     }
     return {
         name: (
