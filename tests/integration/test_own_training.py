@@ -36,6 +36,14 @@ def test_a_figure_of_a_wrong_name_is_told_before_the_first_step(found):
     assert told["main is the loss"] == [6, {"loss": "min"}]
 
 
+def test_a_figure_without_a_value_for_each_sample_is_told_before_the_first_step(found):
+    """Of a batch's mean the mean over all samples was wrong, and nobody said so."""
+    hint = "(hint: a tensor (N) of a value for each sample, not their mean)"
+    for name, given in {"a mean": "shape ()", "a number": "float"}.items():
+        message = f"figures() gives `close` as {given} for 2 samples {hint}"
+        assert found["figures"][name] == [0, message]
+
+
 def test_a_figure_that_is_not_finite_is_named_and_only_the_loss_diverges(found):
     assert found["figures"]["undefined"] == [
         6,

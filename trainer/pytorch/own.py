@@ -191,7 +191,7 @@ class OwnTask(Task[Options, Pair]):
 
     @torch.no_grad()
     def begin(self, network: nn.Module, position: Position) -> None:  # noqa: ARG002
-        """Ask for the figures of few samples; raises TrainingError where their names are wrong.
+        """Ask for the figures of few samples; raises TrainingError where names or shapes are wrong.
 
         Nothing is counted or drawn for the training, which goes on as if it had not been asked.
         """
@@ -205,6 +205,7 @@ class OwnTask(Task[Options, Pair]):
         with torch.random.fork_rng(gpus), draws_apart():
             _, figures = self._look(network, place(pair, self.device))
         require_names(list(figures), main=self._own.main)
+        require_values(figures, num_samples=len(rows))
 
     def batches(self, position: Position) -> Iterator[Part[Pair]]:
         """Yield this rank's samples of each part of each full batch that is left of the epoch."""
@@ -336,6 +337,16 @@ def require_names(names: Sequence[str], *, main: str) -> None:
         near = [*difflib.get_close_matches(main, names, n=1), *names, LOSS]
         message = f"main={main!r} names no figure: figures() gives {', '.join(names) or 'none'}"
         raise TrainingError(message, hint=f"main={near[0]!r}")
+
+
+def require_values(figures: Mapping[str, Tensor], *, num_samples: int) -> None:
+    """Raise TrainingError for a figure without a value for each sample, of which a mean would be wrong."""
+    for name, each in figures.items():
+        if isinstance(each, Tensor) and each.numel() == num_samples:
+            continue
+        shape = f"shape {tuple(each.shape)}" if isinstance(each, Tensor) else type(each).__name__
+        message = f"figures() gives `{name}` as {shape} for {num_samples} samples"
+        raise TrainingError(message, hint="a tensor (N) of a value for each sample, not their mean")
 
 
 def require_finite(figures: Mapping[str, float], *, hint: str) -> None:

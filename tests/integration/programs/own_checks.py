@@ -147,6 +147,12 @@ def figures() -> object:
     def as_loss(outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
         return close(outputs, targets) | {"loss": outputs[:, 0]}
 
+    def mean(outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
+        return {name: each.mean() for name, each in close(outputs, targets).items()}
+
+    def number(outputs: Tensor, targets: Tensor) -> dict[str, Any]:
+        return {name: float(each) for name, each in mean(outputs, targets).items()}
+
     def broken(outputs: Tensor, targets: Tensor) -> Tensor:
         loss = nn.functional.mse_loss(outputs, targets)
         return loss if torch.is_grad_enabled() else loss / 0
@@ -155,6 +161,8 @@ def figures() -> object:
         "main": {"main": "closs"},
         "no main": {"figures": lambda *_: {}},
         "named loss": {"figures": as_loss},
+        "a mean": {"figures": mean},
+        "a number": {"figures": number},
         "undefined": {"figures": undefined},
         "diverged": {"loss": broken},
         "main is the loss": {"main": "loss"},
