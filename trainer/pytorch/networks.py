@@ -7,6 +7,7 @@ import difflib
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import torch
@@ -16,7 +17,7 @@ from trainer.common.errors import TrainingError
 from trainer.common.model_about import require_shapes
 from trainer.data.prepare.published import WEIGHTS
 from trainer.data.prepare.weights import by_hand, weights_name
-from trainer.pytorch.state import load_weights
+from trainer.pytorch.state import as_state_of, load_weights
 
 if TYPE_CHECKING:  # programs whose network is their own train without torchvision
     from torchvision.models import ResNet
@@ -25,6 +26,12 @@ NetworkName = Literal["resnet18", "resnet34", "resnet50", "resnet101", "resnet15
 SUFFIXES = (".pth", ".safetensors")
 # The side of the pictures that all of torchvision's classifiers take.
 USUAL_SIZE = 224
+# Networks whose training has outputs beside the scores, of heads that we leave out. torchvision's files of
+# them were learnt from pictures scaled to -1 to 1, which it does in the network; so do we, whatever they
+# begin with, so that a saved model needs not say it.
+INCEPTIONS = ("googlenet", "inception_v3")
+PLAIN = {"aux_logits": False, "transform_input": True, "init_weights": True}
+AUXILIARY = ("aux1.", "aux2.", "AuxLogits.")
 # `--weights none`: train from scratch.
 NO_WEIGHTS = Path("none")
 
@@ -54,9 +61,7 @@ def build_network(name: str, num_classes: int, image_size: int) -> nn.Module:
         if name.startswith("vit_"):  # made for one size
             with _size_told(name, image_size, USUAL_SIZE):
                 return make(image_size=image_size)
-        # Networks whose training has outputs beside the scores.
-        plain = {"aux_logits": False} if name in ("googlenet", "inception_v3") else {}
-        return _tried(name, make(**plain), image_size, USUAL_SIZE)
+        return _tried(name, make(**PLAIN if name in INCEPTIONS else {}), image_size, USUAL_SIZE)
     try:
         import timm
     except ImportError:
@@ -127,7 +132,7 @@ def load_pretrained(network: nn.Module, path: Path, *, say: Callable[[str], None
     The head is the network's last layer. Gives why it stays as it is, or nothing. Raises TrainingError
     where the file holds another network's.
     """
-    weights = load_weights(path)
+    weights = _as_built_here(network, load_weights(path))
     wanted = network.state_dict()
     head = f"{list(wanted)[-1].rpartition('.')[0]}."
     matrix = f"{head}weight"
@@ -143,6 +148,26 @@ def load_pretrained(network: nn.Module, path: Path, *, say: Callable[[str], None
     return unknown
 
 
+def _as_built_here(network: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Give weights of one of torchvision's files by the names that the network has today.
+
+    Leaves out auxiliary heads, which evaluation never looks at. Renames DenseNet's layers by torchvision's
+    own function, which asks for the file and fills the network itself: it gets stand-ins of both.
+    """
+    from torchvision.models import DenseNet, GoogLeNet, Inception3
+    from torchvision.models.densenet import _load_state_dict as load_renamed
+
+    named = dict(weights)
+    if isinstance(network, (GoogLeNet, Inception3)) and not network.aux_logits:
+        return {key: value for key, value in named.items() if not key.startswith(AUXILIARY)}
+    if isinstance(network, DenseNet):
+        renamed: dict[str, Tensor] = {}
+        source = SimpleNamespace(get_state_dict=lambda **_: named)
+        load_renamed(SimpleNamespace(load_state_dict=renamed.update), source, progress=False)
+        return renamed
+    return named
+
+
 def load_weights_of(network: nn.Module, path: Path, *, hint: str) -> None:
     """Load weights of exactly this network; raises TrainingError with `hint` for another one's."""
     _load(network, load_weights(path), path, hint=hint)
@@ -150,7 +175,7 @@ def load_weights_of(network: nn.Module, path: Path, *, hint: str) -> None:
 
 def _load(network: nn.Module, weights: Mapping[str, Tensor], path: Path, *, hint: str) -> None:
     require_shapes(path, weights, network.state_dict(), hint=hint)
-    network.load_state_dict(weights, strict=False)
+    network.load_state_dict(as_state_of(network, weights), strict=False)
 
 
 def parameter_groups(network: nn.Module, *, weight_decay: float) -> list[dict[str, Any]]:

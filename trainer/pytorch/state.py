@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -109,7 +110,7 @@ def restore_snapshot(
 ) -> None:
     """Put the state back, in place; raises TrainingError where it is another network's."""
     try:
-        network.load_state_dict(snapshot.model)
+        network.load_state_dict(as_state_of(network, snapshot.model))
     except RuntimeError as error:
         message = f"the checkpoint is of another network: {str(error).splitlines()[-1].strip()}"
         raise TrainingError(message, hint="another --checkpoint-dir") from None
@@ -127,6 +128,15 @@ def restore_snapshot(
     optimizer.load_state_dict(state)
     if scaler is not None and snapshot.others["scaler"] is not None:
         scaler.load_state_dict(snapshot.others["scaler"])
+
+
+def as_state_of(network: nn.Module, tensors: Mapping[str, Tensor]) -> OrderedDict[str, Tensor]:
+    """Give a file's tensors as a state of this network's version: torchvision's MNASNet wants to be told."""
+    state = OrderedDict(tensors)
+    versions = getattr(network.state_dict(), "_metadata", None)
+    if versions is not None:
+        state._metadata = versions  # noqa: SLF001 - where PyTorch keeps them
+    return state
 
 
 def parameter_names(network: nn.Module, optimizer: Optimizer) -> list[str]:
