@@ -39,10 +39,16 @@ A3 = {
 
 
 @pytest.fixture(scope="module")
-def recipes(zygote, tmp_path_factory):
-    """The options of each recipe, as the image's Python parses them."""
+def parsed(zygote, tmp_path_factory):
+    """What the image's Python parses options to."""
     module = "tests.integration.programs.recipe_options"
     return json.loads(zygote.run(module, folder=tmp_path_factory.mktemp("recipes")))
+
+
+@pytest.fixture
+def recipes(parsed):
+    """The options of each recipe."""
+    return parsed["recipes"]
 
 
 @pytest.mark.parametrize(("name", "published"), [("goyal", GOYAL), ("a3", A3)])
@@ -52,3 +58,15 @@ def test_a_recipe_is_the_papers(recipes, name, published):
 
 def test_no_recipe_is_without_its_paper(recipes):
     assert sorted(recipes) == ["a3", "goyal"]
+
+
+def test_a_learning_rate_that_is_not_given_suits_the_optimizer(parsed):
+    """As checkpoints tell it, as a step of 512 pictures takes it, and as a divergence's hint says."""
+    hint = "a smaller --lr than {}, or more --warmup-epochs".format
+    assert parsed["rates"] == {
+        "": [0.1, 0.2, hint(0.1)],
+        "--optimizer sgd": [0.1, 0.2, hint(0.1)],
+        "--optimizer adamw": [0.001, 0.002, hint(0.001)],
+        "--optimizer lamb": [0.001, 0.002, hint(0.001)],
+        "--optimizer adamw --lr 0.1": [0.1, 0.2, hint(0.1)],
+    }

@@ -48,6 +48,8 @@ from trainer.pytorch.strategy import Ranks
 
 # Makes a network for pictures of so many classes, of so many pixels a side.
 Build = Callable[[int, int], nn.Module]
+# Peak rates for 256 pictures a step where none is given: those of the recipes below, and Adam's usual one.
+USUAL_LR: dict[OptimizerName, float] = {"sgd": 0.1, "adamw": 0.001, "lamb": 0.001}
 RecipeName = Literal["goyal", "a3"]
 # Goyal et al. 2017, arXiv 1706.02677; Wightman et al. 2021, arXiv 2110.00476, table 2, whose rate
 # of 0.008 is for 2,048 pictures a step.
@@ -73,6 +75,10 @@ class Options(ResnetOptions, PictureOptions):
     network: Annotated[str, "name of a classifier of torchvision, or of timm"] = "resnet50"
     recipe: Annotated[RecipeName | None, "set the options of a paper's recipe", MAY_CHANGE] = None
     optimizer: Annotated[OptimizerName, "optimizer; --momentum is that of sgd"] = "sgd"
+    lr: Annotated[
+        float | None,
+        "peak learning rate for 256 pictures a step (default: 0.1 for sgd, 0.001 for adamw and lamb)",
+    ] = None
     rand_augment: Annotated[
         float, "magnitude of RandAugment's changes of each picture; 0: none"
     ] = 0.0
@@ -80,8 +86,11 @@ class Options(ResnetOptions, PictureOptions):
     compile: Annotated[bool, "let torch.compile make kernels for this network", MAY_CHANGE] = False
 
     def __post_init__(self) -> None:
+        if self.lr is None:
+            # From here on it is a number, which checkpoints tell as one that was given.
+            object.__setattr__(self, "lr", USUAL_LR[self.optimizer])
         super().__post_init__()
-        self.require_positive("repeats")
+        self.require_positive("repeats", "lr")
         if not 0 <= self.rand_augment <= STRONGEST:
             message = f"--rand-augment must be 0 to {STRONGEST}, not {self.rand_augment:g}"
             raise ValueError(message)

@@ -83,7 +83,7 @@ class Options(StepOptions):
 
     batch_size: Annotated[int, "samples a batch, over all ranks together", MAY_CHANGE] = 32
     optimizer: Annotated[OptimizerName, "optimizer; --momentum is that of sgd"] = "adamw"
-    lr: Annotated[float, "peak learning rate for that total batch"] = 0.001
+    lr: Annotated[float, "peak learning rate for that total batch, by any optimizer"] = 0.001
     schedule: Annotated[ScheduleName, "how the learning rate falls"] = "cosine"
     warmup_steps: Annotated[int, "steps in which the learning rate rises"] = 0
     momentum: Annotated[float, "momentum of SGD"] = 0.9

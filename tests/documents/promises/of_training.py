@@ -20,6 +20,7 @@ from trainer.common.sharding import WINDOW_SHARDS
 from trainer.common.training_options import TrainingOptions
 from trainer.data.pictures import crops, header
 
+CLASSIFIER = "trainer/pytorch/classifier.py"
 MASKRCNN = "trainer/pytorch/maskrcnn.py"
 NCCL = "trainer/pytorch/nccl_check.py"
 MEGABYTE = 10**6
@@ -28,6 +29,17 @@ WARMUP = (WARMUP_EPOCHS, {1 / 4: "quarter"}[MOST_WARMUP])
 
 def _of_maskrcnn(name: str) -> object:
     return constant(MASKRCNN, name, of="Options")
+
+
+def _usual_rates() -> tuple[float, float]:
+    """Give the rates of SGD and of the others, which are equal, where none is given."""
+    of_sgd, *others = constant(CLASSIFIER, "USUAL_LR").values()
+    (of_others,) = set(others)
+    assert of_sgd == ResnetOptions.lr
+    return of_sgd, of_others
+
+
+USUAL_LR = _usual_rates()
 
 
 def _epochs(shares: tuple[float, ...], of: int) -> list[int]:
@@ -62,6 +74,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("a table of the {} dearest kernels", spelled(profiling.NUM_KERNELS)),
     ),
     "docs/own-model.md": (
+        promise("`--lr` is {} by default for `sgd`, {} for `adamw` and `lamb`.", *USUAL_LR),
         promise("warm-up, {} by default and at most a {} of the epochs;", *WARMUP),
     ),
     "docs/training-resnet50.md": (
@@ -70,6 +83,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("the middle {} of the shorter side", Fraction(crops.CENTER)),
         promise("come in a random order, {} at a time", spelled(WINDOW_SHARDS)),
         promise("| `--lr` | {} for {} pictures a step", ResnetOptions.lr, LR_BATCH),
+        promise("({} with `--optimizer adamw` or `lamb`)", USUAL_LR[1]),
         promise(
             "| `--warmup-epochs` | {}, at most a {} of the epochs; linear",
             *WARMUP,
@@ -123,6 +137,12 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise(
             "(default: {}, at most a {} of --epochs)",
             *WARMUP,
+        ),
+    ),
+    CLASSIFIER: (
+        promise(
+            "for {} pictures a step (default: {} for sgd, {} for adamw and lamb)",
+            *(LR_BATCH, *USUAL_LR),
         ),
     ),
     MASKRCNN: (

@@ -139,6 +139,16 @@ def test_options_are_read_with_those_of_the_classes_that_they_extend():
     ]
 
 
+def test_a_learning_rate_that_goes_by_the_optimizer_is_above_0_all_the_same():
+    assert read_options("trainer.pytorch.resnet50", project_root())["lr"] == Option(
+        name="lr",
+        kind="float",
+        text="peak learning rate for 256 pictures a step (default: 0.1 for sgd, 0.001 for "
+        "adamw and lamb)",
+        above=0,
+    )
+
+
 def test_the_steps_of_maskrcnn_end_a_training_no_later_than_its_epochs():
     """As the smaller of both counts does (docs/training-maskrcnn.md)."""
     options = read_options("trainer.pytorch.maskrcnn", project_root())
