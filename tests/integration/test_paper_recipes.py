@@ -1,4 +1,4 @@
-"""The options that `--recipe` stands for are those of the papers."""
+"""The options that `--recipe` stands for are those of the papers; docs/own-model.md says what else differs."""
 
 import json
 

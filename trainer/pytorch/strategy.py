@@ -251,7 +251,10 @@ class Horovod:
         return list(self._hvd.allgather(tensor.unsqueeze(0)))
 
     def gather_to_main(self, tensor: Tensor) -> list[Tensor]:
-        """Gather everywhere, as Horovod has no other way, and let go of it on the other ranks."""
+        """Gather everywhere by Horovod's allgather, and let go of it on the other ranks.
+
+        Each of them receives all bytes, and holds them until then: Horovod has no gather to one rank.
+        """
         parts = self.gather(tensor)
         return parts if self._hvd.rank() == 0 else []
 
