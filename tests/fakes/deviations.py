@@ -58,4 +58,5 @@ class Deviation(StrEnum):
     STREAM_REFUSED = "stream-refused"
     SCALE_IGNORED = "scale-ignored"  # a change is acknowledged and not made
     CANCEL_FAILS_RUN = "cancel-fails-run"
+    PUT_BEGINS_AGAIN = "put-begins-again"  # a job whose name is there
     QUOTA_ZERO = "quota-zero"  # of GPUs; the cluster is there

@@ -66,6 +66,18 @@ def newest_first(s: Session) -> None:
     s.holds("U32")
 
 
+def send_twice(s: Session) -> None:
+    """Send a job again under its name, while it is on and when it is over."""
+    run = _begin(s, "ticks")
+    try:
+        _send_again(s, run)
+    finally:
+        s.launch("cancel", run, check=False)
+    s.launch("wait", run, check=False)
+    _send_again(s, run)
+    s.holds("U36")
+
+
 def mpi(s: Session) -> None:
     """Run two ranks on each of two nodes by Azure ML's mpirun."""
     run = _run(s, "mpi")
@@ -251,6 +263,26 @@ def _begin(s: Session, job: str, *words: str) -> str:
     run = s.launch(*_words(s, job), "-d", *words).out.split()[0]
     s.record.names["last"] = run
     return run
+
+
+def _send_again(s: Session, run: str) -> None:
+    """PUT the very body again that made the job. A refusal is well, too: `launch` then asks for it."""
+    shown = _state(s, run)
+    request = shown["record"]["plan"]["request"]["job"]
+    url = f"https://management.azure.com{request['path']}?api-version={request['api_version']}"
+    file = s.folder / "job.json"
+    write_file(file, json.dumps(request["body"]).encode())
+    before = _created(s, url)
+    s.az("rest", "--method", "put", "--url", url, "--body", f"@{file}", check=False)
+    after, state = _created(s, url), _state(s, run)["state"]
+    if before != after:
+        deny(f"{run} was begun again: it was made at {before}, and is of {after} now", "U36")
+    if shown["state"] == "cancelled" != state:
+        deny(f"{run} was begun again: it was cancelled, and is {state} now", "U36")
+
+
+def _created(s: Session, url: str) -> str:
+    return json.loads(s.az("rest", "--url", url).out)["systemData"]["createdAt"]
 
 
 def _find(s: Session, run: Run, text: str, *, unknown: str = "U25") -> None:

@@ -67,6 +67,7 @@ _NEWEST = _step("newest first", job_steps.newest_first, "U32", minutes=1, needs=
 _MPI = _step("mpi", job_steps.mpi, "U19", "U25", "U35", minutes=10, node_minutes=20)
 _SECRET = _step("secret", job_steps.secret, "U27", "U18", minutes=15, node_minutes=20)
 _LOGS = _step("logs", job_steps.logs, "U26", "U33", minutes=10, node_minutes=10)
+_TWICE = _step("twice", job_steps.send_twice, "U36", minutes=5, node_minutes=5)
 _DESTROY = _step("destroy", stack_steps.destroy, "U14", "U6", minutes=15)
 
 # In a dev stack, which everybody with an address of `allowed_ips` reaches.
@@ -81,6 +82,7 @@ PUBLIC = (
     _SECRET,
     _LOGS,
     _NEWEST,
+    _TWICE,
     _step("stream", job_steps.stream, "U28", "U29", minutes=10, node_minutes=10),
     _step("fails", job_steps.fails, "U22", minutes=5, node_minutes=5),
     _step("pull", job_steps.pull, "U23", minutes=5, node_minutes=5),
@@ -119,5 +121,6 @@ PRIVATE = (
     _SECRET,
     _LOGS,
     _NEWEST,
+    _TWICE,
     _DESTROY,
 )

@@ -273,6 +273,14 @@ ROWS = (
         "another image in `tools/prove_azure/jobs`",
         r"image cannot be pulled|needs Python|python\b.*not found",
     ),
+    _row(
+        "U36",
+        "A second PUT of a job starts nothing, while it is on and when it is over.",
+        "REST: Jobs_CreateOrUpdate has an update case; azure-ai-ml 1.35.2 says in its source that what"
+        " differs is refused; that it starts nothing is a guess",
+        "after a crash, `launch ls` and the studio before the same command",
+        r"was begun again",
+    ),
 )
 BY_ID = {row.id: row for row in ROWS}
 

@@ -9,7 +9,7 @@ from typing import Any
 from tests.fakes.azureml.arm import HOST, LOCATION, WS, ArmService, check_body, not_found
 from tests.fakes.azureml.blobs import SUFFIX, Blobs
 from tests.fakes.azureml.messages import Refusal, Reply, Request, answer, on
-from tests.fakes.azureml.records import Job, Records, seconds_of, system_data
+from tests.fakes.azureml.records import Job, Records, now, seconds_of, system_data
 from tests.fakes.azureml.specs import Launch, Link, Spec
 from tests.fakes.azureml.tokens import Tokens
 from tests.fakes.deviations import Deviation
@@ -36,6 +36,8 @@ class Jobs(ArmService):
             raise Refusal(400, "UserError", f"Job name {name} is invalid.")
         kept = self.records.jobs.get(name)
         if kept is not None:
+            if Deviation.PUT_BEGINS_AGAIN in self.records.deviations:
+                kept.created = now()  # seen of a job that begins again; what runs goes on
             return self._update(kept, body)
         spec = self._spec(body)
         job = Job(name=name, number=len(self.records.jobs) + 1, body=body, spec=spec)

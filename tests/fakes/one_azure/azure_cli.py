@@ -47,7 +47,7 @@ def change(folder: Path, words: list[str], options: dict[str, str]) -> int:
         case ["group", "delete", *_]:
             delete_group(folder)
         case ["rest", *_]:
-            print(ask(options["--url"]))
+            return ask(options)
         case ["storage", "blob", "list", *_]:
             print("\n".join(list_blobs(options)))
         case _:
@@ -119,13 +119,22 @@ def delete_group(folder: Path) -> None:
     (folder / "resources.json").write_text(json.dumps({**state, "resources": {}}))
 
 
-def ask(url: str) -> str:
-    """Ask a service of Azure's with the login that the environment names."""
+def ask(options: dict[str, str]) -> int:
+    """Ask a service of Azure's with the login that the environment names; 1 where it refuses."""
     import requests
     from azure.identity import EnvironmentCredential
 
     token = EnvironmentCredential().get_token("https://management.azure.com/.default").token
-    return requests.get(url, headers={"Authorization": f"Bearer {token}"}, timeout=60).text
+    body = options.get("--body", "").removeprefix("@")
+    answer = requests.request(
+        options.get("--method", "get"),
+        options["--url"],
+        data=Path(body).read_bytes() if body else None,
+        headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+        timeout=60,
+    )
+    print(answer.text, file=sys.stdout if answer.ok else sys.stderr)
+    return 0 if answer.ok else 1
 
 
 def list_blobs(options: dict[str, str]) -> list[str]:

@@ -70,7 +70,8 @@ def test_a_job_put_twice_is_one_job_as_the_stand_in_says_and_another_of_its_name
 ) -> None:
     """201 and 200 are the specification's answers (azure-rest-api-specs, 2024-04-01-preview).
 
-    Of a job that is there already its examples/Job/CommandJob/createOrUpdate.json says no more.
+    Of a job that is there already its examples/Job/CommandJob/createOrUpdate.json says no more: U36
+    of tools/prove_azure/unknowns.py.
     """
     body = client.job("echo once >> outputs/times; sleep 0.3")
     answers = [client.ask("PUT", "/jobs/twice", body).status_code for _ in range(2)]

@@ -126,7 +126,7 @@ def test_what_is_sent_is_what_the_plan_says(launch: AzureLaunch):
         "image-broken",
     ],
 )
-def test_what_passes_is_tried_again_and_starts_one_run(
+def test_what_passes_is_tried_again_and_starts_one_run_as_the_stand_in_says(
     launch: AzureLaunch, trouble: RequestTrouble
 ):
     before = jobs_of(launch.azure)
@@ -303,14 +303,18 @@ def crash_and_go_on(launch: AzureLaunch, crash: Crash) -> None:
 
 
 @pytest.mark.parametrize("crash", CRASHES)
-def test_a_crash_starts_no_run_twice_and_forgets_none(launch: AzureLaunch, crash: Crash):
+def test_a_crash_starts_no_run_twice_and_forgets_none_as_the_stand_in_says(
+    launch: AzureLaunch, crash: Crash
+):
     crash_and_go_on(launch, crash)
 
 
 @pytest.mark.faults
 @pytest.mark.parametrize("crash", CRASHES)
 @pytest.mark.parametrize("turn", range(20))
-def test_no_crash_of_many_starts_a_run_twice(launch: AzureLaunch, crash: Crash, turn: int):
+def test_no_crash_of_many_starts_a_run_twice_as_the_stand_in_says(
+    launch: AzureLaunch, crash: Crash, turn: int
+):
     crash_and_go_on(launch, crash)
 
 
@@ -341,7 +345,9 @@ def test_a_refusal_of_what_may_be_on_withdraws_nothing(
     assert launch.type("cancel", run_dir.name).code == 0
 
 
-def test_a_price_that_changes_after_a_crash_starts_no_other_run(launch: AzureLaunch):
+def test_a_price_that_changes_after_a_crash_starts_no_other_run_as_the_stand_in_says(
+    launch: AzureLaunch,
+):
     before = jobs_of(launch.azure)
     job = launch.write_job(limits={"cost": 5})
     launch.azure.script(JobTrouble(what="queued for ever"))

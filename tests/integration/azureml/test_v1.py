@@ -216,7 +216,7 @@ def test_a_run_is_submitted_followed_and_fetched(
 # --- What goes wrong ---------------------------------------------------------------------------
 
 
-def test_a_submit_whose_reply_is_lost_starts_one_run(
+def test_a_submit_whose_reply_is_lost_starts_one_run_as_the_stand_in_says(
     azure: FakeAzure, engine: AzureMlV1Engine, spec: Callable[..., JobSpec]
 ) -> None:
     before = set(azure.records.jobs)
@@ -227,7 +227,7 @@ def test_a_submit_whose_reply_is_lost_starts_one_run(
 
 
 @pytest.mark.faults
-def test_a_launch_that_is_killed_while_its_job_is_sent_starts_one_run(
+def test_a_launch_that_is_killed_while_its_job_is_sent_starts_one_run_as_the_stand_in_says(
     azure: FakeAzure, sdk_python: Callable[[str], Path], tmp_path: Path
 ) -> None:
     cache = Path(sdk_python("azureml_core")).parents[3]

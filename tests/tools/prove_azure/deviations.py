@@ -74,6 +74,7 @@ ROWS = (
     _row(D.BUILD_REFUSED, "image", "U15", is_quick=False),
     _row(D.FOLDER_READ_ONLY, "image", "U16", is_quick=False),
     _row(D.OLDEST_FIRST, "hello, mpi, newest first", "U32", is_quick=False),
+    _row(D.PUT_BEGINS_AGAIN, "twice", "U36", is_quick=False),
     _row(D.DATA_ROLE_MISSING, "stream", "U29"),
     _row(D.STREAM_REFUSED, "stream", "U28", is_quick=False),
     _row(D.SCALE_IGNORED, "resize", "U30"),
