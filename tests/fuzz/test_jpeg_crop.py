@@ -28,7 +28,6 @@ def test_damaged_pictures_are_borne(program, seeds, number):
     assert min(outcomes.values()) >= number // 20, outcomes
 
 
-@pytest.mark.faults
 def test_a_byte_beyond_a_buffer_is_told_of(program, seeds, tmp_path, monkeypatch):
     wrong = tmp_path / "jpeg_crop_fuzz.c"
     text = jpeg_crop.SOURCE.read_text(encoding="utf-8")

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from jobs.contracts.spec import RunState
-from jobs.images.runtimes import PROJECT
-from tests.fakes.gangs import Gangs
+from pathlib import Path
 
-WAITING = """
-import time
-import torch
-from trainer.common.world import World
-from trainer.pytorch.strategy import Ddp
+from tests.busy import HANG_S
+from tests.fakes.torch_ranks import Zygote, start_gang
 
-world, ranks = World.from_environment(), Ddp()
-ranks.init(world, torch.device("cpu"))
-if world.rank == 1:
-    time.sleep(3600)
-ranks.sum(torch.ones(1))
-"""
+PROGRAM = "tests.integration.programs.late_rank"
 
 
-def test_rank_gives_up_a_collective_that_another_one_never_comes_to(torch_gangs: Gangs) -> None:
-    env = {"PYTHONPATH": str(PROJECT), "TRAINYARD_COLLECTIVE_TIMEOUT_S": "5"}
-    handle = torch_gangs.python(WAITING, launcher="torch", env=env)
-    assert torch_gangs.wait(handle, 240).state is RunState.FAILED
-    assert any("Timed out waiting 5000ms" in line for line in torch_gangs.texts(handle, 0))
+def test_rank_gives_up_a_collective_that_another_one_never_comes_to(
+    zygote: Zygote, tmp_path: Path
+) -> None:
+    env = {"TRAINYARD_COLLECTIVE_TIMEOUT_S": "2"}
+    gang = start_gang(zygote, [PROGRAM], strategy="ddp", size=2, folder=tmp_path, env=env)
+    try:
+        assert zygote.wait(gang.pids[:1], HANG_S), gang.texts()
+        assert gang.codes() == [1, None]
+        assert "Timed out waiting 2000ms" in gang.texts()[0]
+    finally:
+        gang.end()

@@ -226,7 +226,6 @@ NO_PROMISES: dict[str, tuple[NoPromise, ...]] = {
         ),
         NoPromise(r"announced a week ahead", "Azure's documents"),
         NoPromise(r"its answer takes up to two minutes", "Azure's documents"),
-        NoPromise(r"F8 the disk full at every 64 KiB", "a campaign of tests/faults"),
     ),
     "docs/foresight.md": (
         NoPromise(r"4 bytes a parameter in fp32", "of fp32"),

@@ -105,9 +105,13 @@ class Nodes:
     def end(self, grace_s: float) -> None:
         """SIGTERM, a while, SIGKILL; then nothing of the job is left."""
         if grace_s:
-            self.signal(signal.SIGTERM)
+            told: set[int] = set()
             until = time.monotonic() + grace_s
             while time.monotonic() < until and any(each.poll() is None for each in self._children):
+                # Those, too, that mpirun has only begun to start.
+                new = set(self._groups(None)) - told
+                _send(new, signal.SIGTERM)
+                told |= new
                 time.sleep(POLL_S)
         self.signal(signal.SIGKILL)
         _send((child.pid for child in self._children), signal.SIGKILL)

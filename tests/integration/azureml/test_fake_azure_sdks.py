@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.busy import HANG_S
 from tests.fakes.azureml import FakeAzure
 
 HERE = Path(__file__).parent
@@ -75,7 +76,7 @@ def run_session(python: Path, program: str, azure: FakeAzure, code: Path) -> dic
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=HANG_S,
     )
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout.splitlines()[-1])
