@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.data.pictures.crops import Crop
-from trainer.data.pictures.header import CorruptPicture, not_whole, require_decodable
+from trainer.data.pictures.header import CorruptPicture, not_whole, require_decodable, too_deep
 from trainer.data.pictures.jpeg_crop import JpegCropper
 from trainer.data.pictures.read_ahead import announced, read_ahead
 from trainer.data.pictures.splits import Pictures
@@ -292,6 +292,5 @@ def decode(data: bytes, name: Callable[[], str]) -> Tensor:
         why = re.sub(r"^.*\.cpp:\d+, ", "", str(error).splitlines()[0]).partition(". ")[0]
         raise not_whole(name(), why) from None
     if picture.dtype != torch.uint8:
-        message = f"`{name()}` has more than 8 bits a colour"
-        raise CorruptPicture(name(), message, hint="convert it to 8 bits")
+        raise too_deep(name())
     return picture

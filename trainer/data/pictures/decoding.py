@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer.data.pictures.header import not_whole, require_few_pixels
+from trainer.data.pictures.header import not_whole, require_few_pixels, too_deep
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -18,7 +18,7 @@ DECODED = ("JPEG", "PNG")
 def decode_rgb(source: bytes | Path, name: str, formats: tuple[str, ...] | None = DECODED) -> Image:
     """Give an encoded picture's, or a file's, pixels in three colours; `formats` None are all.
 
-    Raises TrainingError for what is no whole picture, or has too many pixels.
+    Raises TrainingError for what is no whole picture, or has too many pixels, or grey of over 8 bits.
     """
     from PIL import Image
 
@@ -27,6 +27,9 @@ def decode_rgb(source: bytes | Path, name: str, formats: tuple[str, ...] | None 
         # Only its header is read before its size is known.
         with Image.open(file, formats=formats) as picture:
             require_few_pixels(*picture.size, name)
+            # Pillow clips those values instead of scaling them: of 16 bits nearly all become white.
+            if picture.mode.startswith(("I", "F")):
+                raise too_deep(name)
             return picture.convert("RGB")
     except (
         OSError,

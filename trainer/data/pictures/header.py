@@ -91,6 +91,12 @@ def not_whole(name: str, why: str) -> CorruptPicture:
     return CorruptPicture(name, f"`{name}` is not a complete picture: {why}")
 
 
+def too_deep(name: str) -> CorruptPicture:
+    """Give the error for a picture whose values do not fit into bytes."""
+    message = f"`{name}` has more than 8 bits a colour"
+    return CorruptPicture(name, message, hint="convert it to 8 bits")
+
+
 def _find_header(data: bytes, name: str) -> tuple[PictureHeader, int]:
     """Give the header, and where behind it the end is to be looked for."""
     if data.startswith(JPEG_START):
