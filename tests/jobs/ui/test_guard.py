@@ -62,6 +62,28 @@ def test_the_token_is_for_one_browser(served):
     assert served.ask("/runs").status == 200
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        'prefs={"theme":"dark"}',
+        "a b=c",
+        "[x]=1",
+        "x@y=1",
+        "\xe9=1",
+        "=",
+        "lone",
+        'q="a',
+        "trainyard-1=x",
+    ],
+)
+def test_odd_cookies_of_other_programs_lock_nobody_out(served, other):
+    """Cookies are a host's: all ports of 127.0.0.1 share them."""
+    served.enter()
+    for cookie in (f"{other}; {served.cookie}", f"{served.cookie}; {other}"):
+        assert served.ask("/runs", cookie=cookie).status == 200
+    assert served.ask("/runs", cookie=f"{other}; trainyard-{served.port}=guess").status == 403
+
+
 def test_a_look_at_the_head_of_the_address_leaves_it_unused(served):
     """As chat programs and mail programs do with an address that somebody pastes."""
     head = served.ask(f"/?token={TOKEN}", method="HEAD")
