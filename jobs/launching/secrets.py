@@ -51,7 +51,7 @@ def find_secrets(
 
 def _read(file: Path) -> dict[str, str]:
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")
         mode = file.stat().st_mode
     except (OSError, UnicodeDecodeError) as error:
         message = f"cannot read `{file}`: {getattr(error, 'strerror', None) or 'not UTF-8 text'}"

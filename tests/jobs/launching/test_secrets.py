@@ -41,6 +41,11 @@ def test_all_missing_ones_are_named_at_once(local, tmp_path):
     )
 
 
+def test_the_first_line_counts_behind_a_byte_order_mark(local, tmp_path):
+    write(tmp_path, "\ufeffA=x\nB=y\n")
+    assert find_secrets(spec(A="a", B="b"), local, [tmp_path], {}) == {"A": "x", "B": "y"}
+
+
 def test_a_file_that_others_can_read_is_warned_of(local, tmp_path, capsys):
     write(tmp_path, "A=x\n", mode=0o644)
     assert find_secrets(spec(A="a"), local, [tmp_path], {}) == {"A": "x"}
