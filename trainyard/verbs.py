@@ -133,7 +133,7 @@ def _typed(words: Iterable[Word], given: Mapping[str, Any]) -> list[str]:
         if value is None or value is False:
             continue
         if word.is_flag:
-            options.append(str(word.option))
+            options.extend([str(word.option)] if value else [])
             continue
         texts = _texts(value) if word.is_many else [_text(value)]
         if word.option is None:
@@ -156,4 +156,14 @@ def _text(value: object) -> str:
     """Write a value as it is typed: text and paths as they are, others as JSON has them."""
     if isinstance(value, Path):
         return str(value)
-    return value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, str) else json.dumps(value, default=_plain)
+
+
+def _plain(value: Any) -> object:
+    """Give what a number or an array of numpy holds as JSON has it."""
+    if isinstance(value, Path):
+        return str(value)
+    if not hasattr(value, "tolist"):
+        message = f"{value!r} is neither text, a number nor a list or mapping of such"
+        raise TypeError(message)
+    return value.tolist()

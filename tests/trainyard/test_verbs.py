@@ -89,6 +89,38 @@ def test_the_words_of_a_call_are_those_that_a_person_types(path, command, monkey
     assert value == ("run" if path[0] in verbs.STARTS else {"id": "x"})
 
 
+def test_numbers_and_arrays_of_numpy_are_typed_as_those_of_python(monkeypatch):
+    import numpy as np
+
+    asked = []
+    monkeypatch.setattr(verbs, "call", asked.append)
+    named = {
+        "args.n": np.int64(1),
+        "args.lr": np.float32(0.5),
+        "args.amp": np.bool_(True),
+        "args.sizes": np.array([8, 16]),
+        "args.mixed": [np.int32(2), 0.5],
+        "inputs.data": {"path": Path("data")},
+    }
+    trainyard.plan("job.yaml", set=named, nodes=np.int64(2))
+    for answer in (True, False):
+        trainyard.rm("last", yes=np.bool_(answer))
+    assert [sorted(each) for each in asked] == [
+        sorted(
+            [
+                *("plan", "--json", "--nodes=2", "--", "job.yaml"),
+                *("--set=args.n=1", "--set=args.lr=0.5", "--set=args.amp=true"),
+                *("--set=args.sizes=[8, 16]", "--set=args.mixed=[2, 0.5]"),
+                '--set=inputs.data={"path": "data"}',
+            ]
+        ),
+        sorted(["rm", "--json", "--yes", "--", "last"]),
+        sorted(["rm", "--json", "--", "last"]),
+    ]
+    with pytest.raises(TypeError, match="is neither text, a number nor a list or mapping of such"):
+        trainyard.plan("job.yaml", set={"args.n": object()})
+
+
 @pytest.mark.parametrize(("path", "command"), EVERY)
 def test_a_function_takes_all_that_its_verb_takes(path, command):
     left = {"json", "help", *(verbs._OF_STARTING if path[0] in verbs.STARTS else ())}
