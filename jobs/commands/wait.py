@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 import typer
@@ -16,7 +17,10 @@ def wait(
     *,
     run: options.Run = "last",
     timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Give up after this long, e.g. 90s or 10m.")
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Give up after this long, e.g. 90s, 10m or 0.5 (seconds)."
+        ),
     ] = None,
     passthrough: Annotated[
         bool, typer.Option("--passthrough", help="Exit with the job's own exit code.")
@@ -54,11 +58,11 @@ def wait(
 def _seconds(text: str) -> float:
     from jobs.host.units import parse_duration
 
-    if text == "0":  # only to look
-        return 0.0
-    with_unit = f"{text}s" if text.isascii() and text.isdecimal() else text
-    timeout_s = parse_duration(with_unit)
-    if not timeout_s:
+    try:  # a bare number, as Python writes one, is of seconds; 0 is only to look
+        timeout_s = float(text)
+    except ValueError:
+        timeout_s = parse_duration(text)
+    if timeout_s is None or not 0 <= timeout_s < math.inf:
         message = f"invalid duration `--timeout {text}`"
         raise LaunchError(message, hint="for example 90s, 10m or 2h")
     return timeout_s

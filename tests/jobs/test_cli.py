@@ -619,13 +619,20 @@ def test_wait_gives_up_after_its_timeout(launching):
     assert (typed.code, typed.err) == (101, f"{run} running\n")
 
 
-def test_wait_wants_a_length_of_time(launching):
+@pytest.mark.parametrize("given", ["soon", "-1", "nan", "inf", "1e999", ""])
+def test_wait_wants_a_length_of_time(launching, given):
     launching.add_run()
-    typed = launching.type("wait", "last", "--timeout", "soon")
+    typed = launching.type("wait", "last", f"--timeout={given}")
     assert (typed.code, typed.err) == (
         2,
-        "error: invalid duration `--timeout soon`\n\nhint: for example 90s, 10m or 2h\n",
+        f"error: invalid duration `--timeout {given}`\n\nhint: for example 90s, 10m or 2h\n",
     )
+
+
+@pytest.mark.parametrize("given", ["90", "60.0", "0.5", "1e3", "2h", "0", "1e-05"])
+def test_wait_takes_a_bare_number_for_seconds(launching, given):
+    launching.add_run()
+    assert launching.type("wait", "last", "--timeout", given).code == 0
 
 
 def test_cancel_of_a_run_that_is_over_changes_nothing(launching):

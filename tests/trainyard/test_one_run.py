@@ -41,6 +41,7 @@ def test_it_tells_its_state_lines_and_metrics(launching, run):
         {"name": "loss", "value": 2.0, "step": 1.0, "epoch": 0.5, "split": "train", "goal": None}
     ]
     assert run.wait(10).show()["state"] == "completed"
+    assert run.wait(timeout=60.0).wait(timeout=0.5).wait(timeout=1e3).wait("10m") is run
     assert run.report()["runs"][0]["id"] == run.id
     assert run.fetch(launching.folder / "results") == launching.folder / "results"
     assert trainyard.Run(run.id[:-1], env=launching.env_file).id == run.id
