@@ -63,7 +63,7 @@ class AzureNode(Node):
             self._watcher = _Helper(CHIEF, str(world.rank))
 
     def prepare_folder(self, folder: str) -> None:
-        """Fetch earlier metrics, lay the streams, copy the code; raises Unprepared."""
+        """Fetch earlier metrics, lay the streams, copy the code; raises Unprepared or OSError."""
         if not self.world.node:
             self._fetch_metrics()
         if self._settings.streams:

@@ -25,7 +25,7 @@ from jobs.rank.keras_home import KERAS_INPUT, lay_keras_home
 from jobs.rank.layer import layer_command, layer_environment, layer_python
 from jobs.rank.log import Log
 from jobs.rank.mask import SHORT, SHORTEST, Mask, passwords_of_proxies
-from jobs.rank.node import Node, Unprepared
+from jobs.rank.node import Node, Unprepared, unprepared
 from jobs.rank.notebook import PROGRAM, notebook_command
 from jobs.rank.placeholders import Placeholders
 from jobs.rank.places import LOOK_EVERY_S, Places
@@ -119,20 +119,30 @@ class Rank:
             if os.path.exists(done):
                 with open(done, encoding="utf-8") as file:
                     failed = file.read()
+                if failed:
+                    return Ending(int(failed), None)
                 os.chdir(folder)
-                return Ending(int(failed), None) if failed else None
-            ending = self._build_node(folder)
-            with open(done, "w", encoding="utf-8") as file:
-                if ending is not None:
-                    file.write(str(ending.code))
+                return None
+            try:
+                ending = self._build_node(folder)
+                _note_done(done, ending)
+            except (OSError, Unprepared) as error:
+                ending = self._not_built(folder, error)
+                with contextlib.suppress(OSError):  # then the node's next rank tries by itself
+                    _note_done(done, ending)
             return ending
 
+    def _not_built(self, folder: str, error: OSError | Unprepared) -> Ending:
+        """Say why the node's folder cannot be made, once it is away: on a full disk it leaves no room."""
+        import shutil
+
+        shutil.rmtree(folder, ignore_errors=True)
+        problem = unprepared(folder, error) if isinstance(error, OSError) else error
+        self._log.feed(f"error: {problem}\n".encode(errors="backslashreplace"))
+        return Ending(1, None)
+
     def _build_node(self, folder: str) -> Ending | None:
-        try:
-            self._node.prepare_folder(folder)
-        except Unprepared as error:
-            self._log.feed(f"error: {error}\n".encode())
-            return Ending(1, None)
+        self._node.prepare_folder(folder)
         os.symlink(os.path.relpath(f"{self._job.run_dir}/outputs", folder), f"{folder}/outputs")
         os.chdir(folder)
         if self._job.interpreter == layer_python(self._layer):
@@ -287,6 +297,14 @@ class Rank:
 
     def _save(self) -> None:
         self._node.save_record(self._record)
+
+
+def _note_done(path: str, ending: Ending | None) -> None:
+    """Tell the node's other ranks that its folder is made (an empty file), or the exit code."""
+    with open(f"{path}.new", "w", encoding="utf-8") as file:
+        if ending is not None:
+            file.write(str(ending.code))
+    os.replace(f"{path}.new", path)  # half of it, on a full disk, would be empty
 
 
 def _ignore(_number: int, _frame: Any) -> None:

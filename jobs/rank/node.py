@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 
@@ -19,6 +20,16 @@ class Unprepared(Exception):
     """The node's folder cannot be made: the reason and the remedy."""
 
 
+def unprepared(folder: str, error: OSError) -> Unprepared:
+    """Word what the system refused while a node's folder was made."""
+    name = error.filename2 or error.filename
+    where = f"`{os.fsdecode(name)}`: " if isinstance(name, (str, bytes)) and name != folder else ""
+    return Unprepared(
+        f"cannot prepare the node's folder `{folder}`: {where}{error.strerror or error} "
+        "(hint: free some space, or correct the folder's permissions)"
+    )
+
+
 class Node:
     """A rank's node on a machine with a supervisor; engines without one override what differs."""
 
@@ -26,7 +37,7 @@ class Node:
         self.job, self.world = job, world
 
     def prepare_folder(self, folder: str) -> None:
-        """Copy the run's code, and what comes with it, into the new folder; raises Unprepared."""
+        """Copy the run's code, and what comes with it, into the new folder; raises Unprepared or OSError."""
         copy_tree(f"{self.job.run_dir}/code", folder)
 
     def judge(self, ending: Ending) -> Ending:

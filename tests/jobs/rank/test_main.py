@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 import signal
 import subprocess
 import sys
@@ -64,6 +66,34 @@ def test_command_that_closes_its_output_and_goes_on_is_recorded_as_that(tmp_path
     code, told = run_rank(tmp_path, ["sh", "-c", f"echo a; exec >&- 2>&-; {until_told}; exit 7"])
     assert code == told["exit_code"] == 7
     assert told["started_s"] < told["output_closed_s"] < told["exited_s"] <= told["ended_s"]
+
+
+def test_node_whose_code_cannot_be_copied_says_what_and_where_once(tmp_path: Path) -> None:
+    """A file that may not grow so large stands in for a full disk: both fail in the midst of a write."""
+    for name in ("code", "logs", "nodes", "outputs", "ranks"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "code" / "large.bin").write_bytes(b"x" * 200_000)
+    job = tmp_path / "rank.json"
+    job.write_text(json.dumps({"run_dir": str(tmp_path), "command": ["true"]}))
+    ends: list[tuple[int, bytes, str, str]] = []
+    for rank in ("0", "1"):
+        done = subprocess.run(
+            [sys.executable, "-c", START, str(job)],
+            env={**os.environ, "RANK": rank, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"},
+            stderr=subprocess.PIPE,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)),
+            timeout=60,
+            check=False,
+        )
+        record = json.loads((tmp_path / "ranks" / f"0000{rank}.json").read_bytes())
+        ends.append((done.returncode, done.stderr, record["stage"], record["last_lines"]))
+    why = (
+        f"error: cannot prepare the node's folder `{tmp_path}/nodes/0`: File too large "
+        "(hint: free some space, or correct the folder's permissions)"
+    )
+    assert ends == [(1, b"", "setup", why), (1, b"", "setup", "")]
+    # What there is of it would be in the way of the record and the log.
+    assert sorted(each.name for each in (tmp_path / "nodes").iterdir()) == ["0.done", "0.lock"]
 
 
 def test_process_whose_parent_is_gone_already_ends() -> None:
