@@ -94,6 +94,11 @@ class Staging:
         self._archives[unpacked.name] = unpacked
         self._write_state()
 
+    def forget(self, path: Path) -> None:
+        """Have an archive unpacked from its beginning next time, and what it unpacked to removed."""
+        del self._archives[path.name]
+        self._write_state()
+
     def require_room(self, num_bytes: int) -> None:
         """Raise TrainingError where so many bytes, less what is there already, have no room."""
         self._partial.require_room(num_bytes + _SPARE_BYTES)

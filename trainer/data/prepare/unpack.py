@@ -60,7 +60,7 @@ def unpack(
     """Unpack the archive at `path`, whose files all lie in `roots`, unless that was done before.
 
     Raises TrainingError where the archive is unsafe, cut off, damaged or not the expected one;
-    what is unpacked by then stays in the staging folder and never gets further.
+    what is unpacked by then never gets further than the staging folder, and the next try removes it.
     """
     known, num_trusted = staging.begin(path, roots)
     if not known.is_done:
@@ -73,11 +73,15 @@ def unpack(
                     num_trusted,
                     lambda n: progress.tell(n, source.position),
                 )
+                found = source.digest()
+                if found != expected.digest:
+                    raise other_archive(path, found, expected)
             except OSError as error:
                 raise _unwritten(staging, error) from None
-            found = source.digest()
-        if found != expected.digest:
-            raise other_archive(path, found, expected)
+            except TrainingError:
+                # Got again it has the same size, and from a server the same time.
+                staging.forget(path)
+                raise
         sync_files_of(staging.folder)
         known = replace(written, is_done=True, checksum=f"{expected.algorithm}:{found}")
         staging.note(known)

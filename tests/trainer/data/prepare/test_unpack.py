@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import stat
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -25,9 +27,9 @@ from trainer.data.prepare.unpack import Progress, unpack
 MOST_BYTES = 64 << 20
 
 
-def unpack_whole(archive: Path, target: Path) -> None:
-    """Unpack any archive under its own names; its checksum is right."""
-    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+def unpack_whole(archive: Path, target: Path, published: bytes | None = None) -> None:
+    """Unpack any archive under its own names; its checksum is right, or that of `published`."""
+    digest = hashlib.sha256(published or archive.read_bytes()).hexdigest()
     if archive.suffix == ".zip":
         directory = read_directory(archive)
 
@@ -165,6 +167,36 @@ def test_a_full_disk_is_named_and_the_same_call_goes_on(tmp_path):
         ):
             unpack_whole(tmp_path / "a.zip", tmp_path / "out")
     unpack_whole(tmp_path / "a.zip", tmp_path / "out")
+    found = read_folder(tmp_path / "out")
+    del found[RECEIPT]
+    assert found == contents
+
+
+@pytest.mark.parametrize(
+    ("suffix", "said"),
+    [("tar", "is not the archive that"), ("zip", "`a.jpg` does not match its checksum")],
+)
+def test_no_file_of_a_damaged_archive_stays_where_it_is_got_again(tmp_path, suffix, said):
+    """A download has the server's time, so that the second copy cannot be told from the first."""
+    contents = {"a.jpg": b"whole" * 1000, "b.jpg": b"b" * 70}
+    archive = tmp_path / f"a.{suffix}"
+    if suffix == "zip":
+        with zipfile.ZipFile(archive, "w") as packed:
+            for name, content in contents.items():
+                packed.writestr(name, content)
+    else:
+        folder = make_folder(tmp_path / "in", contents)
+        with tarfile.open(archive, "w") as packed:
+            for name in contents:
+                packed.add(folder / name, name)
+    whole, status = archive.read_bytes(), archive.stat()
+    archive.write_bytes(whole.replace(b"wholewhole", b"wholewhale"))
+    os.utime(archive, ns=(status.st_atime_ns, status.st_mtime_ns))
+    with pytest.raises(TrainingError, match=said):
+        unpack_whole(archive, tmp_path / "out", whole)
+    archive.write_bytes(whole)
+    os.utime(archive, ns=(status.st_atime_ns, status.st_mtime_ns))
+    unpack_whole(archive, tmp_path / "out", whole)
     found = read_folder(tmp_path / "out")
     del found[RECEIPT]
     assert found == contents
