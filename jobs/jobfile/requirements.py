@@ -81,7 +81,10 @@ def _named(line: str, path: Path, folder: Path, place: str) -> tuple[list[Path],
 
 def _archives(line: str, folder: Path, place: str) -> list[Path]:
     """Find the archive of the job's folder that a requirement is."""
-    target = re.split(r"\s+(?:--|;)", line.partition(" @ ")[2] or line)[0].strip()
+    target = line.partition(" @ ")[2] or line
+    # As pip has it: a URL may hold a `;`, so that its marker needs a blank.
+    marker = r"\s;|;\s" if "://" in target else ";"
+    target = re.split(rf"\s--|{marker}", target)[0].strip()
     target = re.sub(r"\[[\w.,-]*\]\Z", "", target.removeprefix("file://"))
     is_path = target.startswith((".", "/")) or "/" in target or target.endswith(_ARCHIVES)
     if not is_path or "://" in target:

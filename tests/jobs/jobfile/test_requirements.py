@@ -64,6 +64,24 @@ def test_what_no_layer_can_hold_is_refused_with_what_to_type(tmp_path, line, mes
     assert (caught.value.message, caught.value.hint) == (told, hint.replace("FOLDER", str(job)))
 
 
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("./a-1.whl; python_version > '3'", ["a-1.whl"]),
+        ("./a-1.whl[extra];sys_platform == 'a/b' --hash=sha256:0", ["a-1.whl"]),
+        ("a @ file://FOLDER/a-1.whl ; sys_platform == 'linux'", ["a-1.whl"]),
+        ("file://FOLDER/a-1.whl; sys_platform == 'linux'", ["a-1.whl"]),
+        ("numpy; platform_machine == 'a/b'", []),
+        ("a @ https://host/a;b.whl", []),
+    ],
+)
+def test_marker_is_no_part_of_what_a_requirement_names(tmp_path, line, named):
+    text = line.replace("FOLDER", str(tmp_path))
+    write(tmp_path, requirements_txt=f"{text}\n", **{"a-1_whl": "a"})
+    names = [each.split()[0] for each in fingerprint(tmp_path, "requirements.txt")]
+    assert names == [*named, "requirements.txt"]
+
+
 def test_link_out_of_the_folder_and_a_file_too_large_are_refused(tmp_path):
     write(tmp_path, secret_txt="s", job__large_txt="#" * (MOST_BYTES + 1))
     (tmp_path / "job" / "link.txt").symlink_to(tmp_path / "secret.txt")
