@@ -17,7 +17,7 @@ from jobs.jobfile.notebook import is_notebook
 from jobs.jobfile.placeholders import check_placeholders
 from jobs.jobfile.program_options import Option, check_arguments, read_options
 from jobs.jobfile.written import SUFFIXES as SCRIPTS
-from jobs.jobfile.written import is_script, write_job
+from jobs.jobfile.written import is_script, refuse_home, write_job
 from jobs.jobfile.yaml_tree import (
     MOST_BYTES,
     Node,
@@ -309,9 +309,8 @@ def _locate_code(job: JobFile, folder: Path, source: str) -> CodeLocation | None
         what = "is not a folder" if code.exists() else "is not there"
         message = f"{source}: the folder `code: {job.code}` {what} ({code})"
         raise LaunchError(message, hint="paths are relative to the job file")
-    if job.code is None and code in (Path.home(), Path(code.anchor)):
-        message = f"{source}: without `code:` all files of `{code}` would be copied"
-        raise LaunchError(message, hint="put the job file and the script into their own folder")
+    if job.code is None:
+        refuse_home(code, source, "put the job file and the script into their own folder")
     return CodeLocation(folder=str(code), script=_find_script(job, folder, code, source))
 
 

@@ -42,8 +42,9 @@ def write_job(
     """Write the job file that runs the script with these arguments from the script's own folder.
 
     `name` is the script in messages, `folder` the job file's, by default the script's. Raises
-    LaunchError for a script that cannot be read.
+    LaunchError for a script that cannot be read, and for one that lies in the user's home or in `/`.
     """
+    refuse_home(path.parent.resolve(), name, "move the script into a folder of its own")
     reading = read_script(path, name)
     place = (folder or path.parent).resolve()
     script = Path(os.path.relpath(path.parent.resolve() / path.name, place))
@@ -59,6 +60,13 @@ def write_job(
             message, hint=f"printf 'nbclient\\nipykernel\\n' > {shlex.quote(str(needed))}"
         )
     return WrittenJob(text="\n".join([*lines, ""]), sentences=sentences)
+
+
+def refuse_home(code: Path, source: str, hint: str) -> None:
+    """Refuse a folder that nobody named as code and that holds everything: the home, and `/`."""
+    if code in (Path.home().resolve(), Path(code.anchor)):
+        message = f"{source}: without `code:` all files of `{code}` would be copied"
+        raise LaunchError(message, hint=hint)
 
 
 def _lines(script: Path, reading: Reading, arguments: Sequence[str]) -> list[str]:

@@ -518,8 +518,10 @@ def test_a_trainer_of_the_users_own_is_never_replaced_by_ours(folder):
     assert own.code == CodeLocation(folder=str(folder))
 
 
-def test_a_home_folder_is_not_copied_unasked(folder, monkeypatch):
-    monkeypatch.setenv("HOME", str(folder))
+@pytest.mark.parametrize("home", ["", "linked"])
+def test_a_home_folder_is_not_copied_unasked(folder, monkeypatch, home):
+    (folder / "linked").symlink_to(folder)
+    monkeypatch.setenv("HOME", str(folder / home))
     message, hint = mistake(folder, RUNS)
     assert message == f"job.yaml: without `code:` all files of `{folder}` would be copied"
     assert hint == "put the job file and the script into their own folder"

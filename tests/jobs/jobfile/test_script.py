@@ -257,6 +257,26 @@ def test_requirements_beside_the_script_are_the_jobs(folder):
     assert "requirements: ../requirements.txt # over the image\n" in written.text
 
 
+@pytest.mark.parametrize("home", ["", "linked"])
+def test_a_script_in_the_home_folder_does_not_take_the_home_along(folder, monkeypatch, home):
+    (folder / "linked").symlink_to(folder)
+    (folder / "train.py").write_text("import torch")
+    monkeypatch.setenv("HOME", str(folder / home))
+    for into in (None, folder / "jobs"):  # `launch init --into` writes the job elsewhere
+        with pytest.raises(LaunchError) as caught:
+            write_job(folder / "train.py", "train.py", folder=into)
+        assert (caught.value.message, caught.value.hint) == (
+            f"train.py: without `code:` all files of `{folder}` would be copied",
+            "move the script into a folder of its own",
+        )
+    with pytest.raises(LaunchError, match="all files of"):
+        load_job("train.py")
+    inside = folder / "inside"
+    inside.mkdir()
+    (inside / "train.py").write_text("import torch")
+    assert load_job("inside/train.py").code.folder == str(inside)
+
+
 def test_arguments_behind_a_job_file_are_refused(folder):
     with pytest.raises(LaunchError, match="unexpected argument: -x; `digits` is not a script"):
         load_job("digits", arguments=["-x"])
