@@ -52,6 +52,15 @@ def measure(source: Path, *, only: Sequence[str] = (), exclude: Sequence[Path] =
     return _look(source, only, exclude, None)
 
 
+def unreadable(path: Path, error: OSError) -> LaunchError:
+    """Name a file or folder of the code that cannot be read, or is there no more."""
+    message = f"cannot read `{path}`, which belongs to the job's code: {error.strerror}"
+    hint = "add it to .launchignore"
+    if isinstance(error, FileNotFoundError):
+        hint = f"try again; if it comes and goes, {hint}"
+    return LaunchError(message, hint=hint)
+
+
 def _require_folder(source: Path) -> None:
     if not source.is_dir():
         message = f"`code: {source}` is not a folder"
@@ -71,10 +80,17 @@ def _look(
         elif entry.kind != "folder":
             num_files += 1
         if entry.kind == "file":
-            size += (source / entry.name).stat().st_size
+            size += _size(source / entry.name)
         if target is not None:
             _copy(entry, source, target)
     return Snapshot(num_files=num_files, bytes=size, left_out=tuple(left_out))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError as error:
+        raise unreadable(path, error) from error
 
 
 def _copy(entry: Entry, source: Path, target: Path) -> None:
@@ -90,7 +106,11 @@ def _copy(entry: Entry, source: Path, target: Path) -> None:
 
 
 def _copy_file(source: Path, target: Path) -> None:
-    with source.open("rb") as read:
+    try:
+        read = source.open("rb")
+    except OSError as error:  # what the copy itself meets is the disk's
+        raise unreadable(source, error) from error
+    with read:
         status = os.fstat(read.fileno())
         mode = stat.S_IMODE(status.st_mode) & 0o777 | 0o600
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
@@ -270,7 +290,6 @@ def _listed(folder: Path, exclude: set[str]) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
             found = sorted(entries, key=lambda entry: entry.name)
-    except PermissionError as error:
-        message = f"cannot read `{folder}`, which belongs to the job's code"
-        raise LaunchError(message, hint="add it to .launchignore") from error
+    except OSError as error:
+        raise unreadable(folder, error) from error
     return [each for each in found if each.name not in NEVER_SENT and each.path not in exclude]

@@ -15,12 +15,12 @@ import msgspec
 from msgspec import Struct
 
 from jobs.blobs.files import Outgoing, outgoing
-from jobs.contracts.errors import LaunchError, NotFound
+from jobs.contracts.errors import NotFound
 from jobs.contracts.spec import JobSpec
 from jobs.engines.azure_ml.node_job import SNAPSHOT_FILE, snapshot_file
 from jobs.engines.base import CodeFile, CodeListing
 from jobs.rank.code import LIST_FILE
-from jobs.runs.code import Entry, travelling
+from jobs.runs.code import Entry, travelling, unreadable
 
 # What a node makes again of the code that it was given.
 SHAPE_FILE = ".trainyard/shape.json"
@@ -129,8 +129,7 @@ def _take(entry: Entry, source: Path, spec: JobSpec, found: _Found) -> None:
             file, digest = outgoing(entry.name, path.resolve())
             is_program = os.name == "posix" and path.stat().st_mode & 0o111
         except OSError as error:
-            message = f"cannot read `{path}`, which belongs to the job's code: {error.strerror}"
-            raise LaunchError(message, hint="add it to .launchignore") from error
+            raise unreadable(path, error) from error
         found.files.append((file, _reason(entry.name, spec)))
         found.digests[entry.name] = digest
         if is_program:

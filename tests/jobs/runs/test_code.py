@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 
@@ -193,6 +196,46 @@ def test_pipes_and_sockets_are_no_code(source: Path, tmp_path: Path) -> None:
     write(source, {"a.py": ""})
     os.mkfifo(source / "pipe")
     assert snapshot(source, tmp_path / "copy") == Snapshot(num_files=1, bytes=0, left_out=())
+
+
+def test_file_that_nobody_may_read_is_named(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = write(source, {"a.py": "", "secret.key": "k"}) / "secret.key"
+    opened = Path.open
+
+    def guarded(path: Path, *arguments: Any, **options: Any) -> IO[Any]:
+        if path == secret:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", guarded)
+    with pytest.raises(LaunchError) as caught:
+        snapshot(source, tmp_path / "copy")
+    message = f"cannot read `{secret}`, which belongs to the job's code: Permission denied"
+    assert (caught.value.message, caught.value.hint) == (message, "add it to .launchignore")
+
+
+@pytest.mark.parametrize("folder", ["", "z/"])
+@pytest.mark.parametrize("gone", ["b.tmp", "b/"])
+def test_what_vanishes_while_it_is_copied_is_named(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, gone: str
+) -> None:
+    write(source, {f"{folder}a.py": "", f"{folder}b.tmp": "", f"{folder}b/c": ""})
+    path = source / f"{folder}{gone}"
+
+    def copy(*_: int) -> None:
+        if gone == "b.tmp":
+            path.unlink(missing_ok=True)
+        else:
+            shutil.rmtree(path, ignore_errors=True)
+
+    monkeypatch.setattr("jobs.runs.code.copy_content", copy)
+    with pytest.raises(LaunchError) as caught:
+        snapshot(source, tmp_path / "copy")
+    why = "which belongs to the job's code: No such file or directory"
+    hint = "try again; if it comes and goes, add it to .launchignore"
+    assert (caught.value.message, caught.value.hint) == (f"cannot read `{path}`, {why}", hint)
 
 
 def test_modes_times_and_empty_folders_travel(source: Path, tmp_path: Path) -> None:
