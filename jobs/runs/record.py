@@ -13,7 +13,7 @@ from jobs.contracts.spec import RUN_RECORD_SCHEMA, Environment, GitState, Plan, 
 from jobs.host.git import GitFailure, Repository
 from jobs.host.units import now
 from jobs.runs.code import NEVER_SENT
-from jobs.runs.store import read_record
+from jobs.runs.store import RUN_ID, read_record
 
 MAX_DIFF_CHARACTERS = 1 << 20
 _MOST_NAMES = 100
@@ -38,8 +38,10 @@ def make_record(
 
 def _git_of(code: Path, copy: Path, only: Sequence[str]) -> GitState | None:
     """Read the code's state; for another run's copy the state that run was submitted with."""
-    if code.name == "code" and (code.parent / "run.json").exists():
-        return read_record(code.parent).git
+    run_dir = code.parent
+    is_copy = code.name == "code" and RUN_ID.fullmatch(run_dir.name) is not None
+    if is_copy and (run_dir / "run.json").exists():
+        return read_record(run_dir).git
     return git_state(code, copy, only)
 
 

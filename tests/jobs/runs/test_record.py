@@ -52,6 +52,11 @@ def test_a_record_holds_no_secret_of_the_code_and_a_copy_has_its_runs_git(tmp_pa
     assert record_of(tmp_path / record.id / "code", tmp_path / "again").git == record.git
 
 
+def test_a_file_run_json_beside_the_code_makes_it_no_copy_of_a_run(tmp_path: Path) -> None:
+    write(tmp_path / "mine", {"code/train.py": "", "run.json": '{"epochs": 3}'})
+    assert record_of(tmp_path / "mine" / "code", tmp_path / "20261122-000000-0001").git is None
+
+
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     (tmp_path / "source").mkdir()
