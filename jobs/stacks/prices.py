@@ -29,6 +29,9 @@ SILENCE_S = 3600.0
 # `table` keeps to the table of the package, for machines that reach nothing outside.
 SWITCH = "TRAINYARD_PRICES"
 CURRENCY = "USD"
+# In names of products, without spaces and in small letters. Both bill other things than a node of
+# ours by the same size, service and meter: a license, and a classic service at the same rate.
+_OTHER_PRODUCTS = ("windows", "cloudservices")
 _TABLE = Path(__file__).with_name("list_prices.csv")
 _MAX_PAGES = 5
 
@@ -106,7 +109,7 @@ def list_prices(region: str, sizes: Collection[str]) -> _Known:
 
 
 def listed_prices(region: str) -> dict[str, ListPrice | None]:
-    """Give all sizes of the table with their prices in a region; None where Azure has no price."""
+    """Give all sizes of the table with their prices in a region; None where it has no price."""
     as_of, names, cells = _read_lines(region)
     cells += [""] * (len(names) - len(cells))
     return {
@@ -223,10 +226,11 @@ def _price_of(rows: Iterable[_Row]) -> _Asked:
 
 
 def _is_linux_hour(row: _Row) -> bool:
+    product = row.product_name.replace(" ", "").lower()
     return (
         row.unit_of_measure == "1 Hour"
         and row.currency_code == CURRENCY
-        and "Windows" not in row.product_name
+        and not any(each in product for each in _OTHER_PRODUCTS)
     )
 
 
@@ -248,4 +252,5 @@ def _remember(region: str, memory: _Memory) -> None:
 def _memory_file(region: str) -> Path:
     from jobs.host.cache import cache_root
 
-    return cache_root(os.environ) / "prices" / f"{region}.json"
+    # The first versions' files, without the 2, hold prices of "CloudServices", too.
+    return cache_root(os.environ) / "prices" / f"{region}-2.json"

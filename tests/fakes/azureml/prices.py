@@ -1,4 +1,10 @@
-"""The public retail-price service: no token; a filter of `eq`, with `or` between values of a key."""
+"""The public retail-price service: no token; a filter of `eq`, with `or` between values of a key.
+
+Beside a size's row for Linux there are, of the same service and meter, one for Windows and a younger
+one for "CloudServices" at the rate of Windows. So users saw it answer for E4as v5, 0.226 and 0.41
+USD, the latter since 2026-01-01 ("The price list gains lookalike meters", a public decision record
+of 2026-09-30), and for E96-48ads v5 (amroja-biz/rockysurf, scripts/refresh-prices.test.mjs).
+"""
 
 from __future__ import annotations
 
@@ -17,9 +23,14 @@ class Prices(Service):
     def __init__(self) -> None:
         super().__init__()
         self.rows = [
-            _row(size.name, price, kind)
+            _row(size.name, price * times, kind, product, since)
             for size in SIZES.values()
             for kind, price in (("", size.price), (" Low Priority", size.low_priority_price))
+            for product, times, since in (
+                ("Virtual Machines Series", 1.0, "2024-01-01"),
+                ("Virtual Machines Series Windows", 1.8, "2024-01-01"),
+                ("Series CloudServices", 1.8, "2026-01-01"),
+            )
         ]
 
     @on("GET", "/api/retail/prices")
@@ -46,7 +57,7 @@ class Prices(Service):
         )
 
 
-def _row(size: str, price: float, kind: str) -> dict[str, Any]:
+def _row(size: str, price: float, kind: str, product: str, since: str) -> dict[str, Any]:
     meter = size.removeprefix("Standard_").replace("_", " ") + kind
     return {
         "tierMinimumUnits": 0.0,
@@ -54,9 +65,9 @@ def _row(size: str, price: float, kind: str) -> dict[str, Any]:
         "unitPrice": price,
         "armRegionName": "westeurope",
         "location": "EU West",
-        "effectiveStartDate": "2026-01-01T00:00:00Z",
+        "effectiveStartDate": f"{since}T00:00:00Z",
         "meterName": meter,
-        "productName": "Virtual Machines Series",
+        "productName": product,
         "skuName": meter,
         "serviceName": "Virtual Machines",
         "serviceFamily": "Compute",

@@ -23,7 +23,7 @@ A100 = "Standard_NC24ads_A100_v4"
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return tmp_path / "trainyard" / "prices" / "westeurope.json"
+    return tmp_path / "trainyard" / "prices" / "westeurope-2.json"
 
 
 def environment(**changes):
@@ -63,6 +63,42 @@ def test_the_table_has_the_dedicated_price_of_the_region_with_its_day():
 )
 def test_what_the_table_does_not_have_stays_unknown(where):
     assert price(where) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    "product",
+    [
+        "Easv5 Series CloudServices",
+        "Dv3 Series Cloud Services",
+        "Virtual Machines Easv5 Series Windows",
+    ],
+)
+def test_a_younger_row_of_another_product_is_not_the_price_of_the_size(product):
+    def row(product, price, day, meter="E4as v5"):
+        return prices._Row(
+            arm_sku_name="Standard_E4as_v5",
+            retail_price=price,
+            meter_name=meter,
+            product_name=product,
+            unit_of_measure="1 Hour",
+            effective_start_date=f"{day}T00:00:00Z",
+            currency_code="USD",
+        )
+
+    said = prices._price_of(
+        [
+            row("Virtual Machines Easv5 Series", 0.226, "2021-11-01"),
+            row(product, 0.41, "2026-01-01"),
+            row("Virtual Machines Easv5 Series", 0.045, "2021-11-01", "E4as v5 Low Priority"),
+            row(product, 0.082, "2026-01-01", "E4as v5 Low Priority"),
+        ]
+    )
+    assert (said.dedicated, said.low_priority) == (0.226, 0.045)
+
+
+def test_an_answer_kept_by_a_version_that_read_other_products_is_forgotten(cache):
+    remember(cache.with_name("westeurope.json"), dedicated=8.6)
+    assert price(environment()) == (4.775, "USD", TABLE_DAY)
 
 
 def test_a_price_of_the_stack_is_left_alone():
