@@ -6,6 +6,9 @@ AUTOSCALER is github.com/kubernetes/autoscaler: its list of VM sizes is generate
 Resource SKUs. KARPENTER is github.com/Azure/karpenter-provider-azure: its prices are generated from
 Azure's retail prices (pay as you go, Linux, USD an hour), its regions are an answer of Azure's list
 of locations. Any clone will do, also one without a work tree: the files are read by `git show`.
+
+KARPENTER keeps, of rows with one size, whichever a Go map gives last, so that many of its prices are
+those of "CloudServices" (the rate of Windows); they are left out.
 """
 
 from __future__ import annotations
@@ -49,6 +52,11 @@ _GPUS = {
     "standardndisv5mi300xfamily": ("MI300X", 192),
     "standardnvadsa10v5family": ("A10", 24),
 }
+# Sizes of AMD that Azure lists as "CloudServices", too. A family costs the same per vCPU in a region
+# (an isolated size 1.1 times), a little less than its twin of Intel, which is listed once;
+# "CloudServices" cost 1.3 times that or more.
+_LISTED_TWICE = re.compile(r"Standard_([DE]\d+)i?a(d?s)_v5")
+_DEAREST = 1.2
 _PRICES_OF = re.compile(r'initialOnDemandPrices\["(\w+)"\] = map')
 _PRICE = re.compile(r'"(\w+)":\s+([0-9.]+),')
 _PRICES_DATE = re.compile(r"// generated at (\d{4}-\d\d-\d\d)T")
@@ -119,6 +127,7 @@ def prices_table(prices: Source, sizes: Source, regions: Source) -> str:
     assert dated
     names = sorted(f"Standard_{size.name}" for size in read_sizes(sizes.text))
     known, found = read_regions(regions.text), read_prices(prices.text)
+    vcpus = {f"Standard_{size.name}": size.vcpus for size in read_sizes(sizes.text)}
     lines = [
         "# USD an hour and node: pay as you go, Linux. Made by tools/azure_tables.py",
         f"# from {prices.named}",
@@ -126,7 +135,8 @@ def prices_table(prices: Source, sizes: Source, regions: Source) -> str:
         ",".join(["region", *names]),
     ]
     for region in sorted(found.keys() & known.keys()):
-        cells = [f"{found[region][name]:g}" if name in found[region] else "" for name in names]
+        there = without_cloud_services(found[region], vcpus)
+        cells = [f"{there[name]:g}" if name in there else "" for name in names]
         if any(cells):
             lines.append(",".join([region, *cells]))
     return "\n".join(lines) + "\n"
@@ -212,6 +222,33 @@ def _pair(metadata: Mapping[str, Iterable[Mapping[str, str]]]) -> str:
 def read_prices(text: str) -> Mapping[str, Mapping[str, float]]:
     """Read the price of each size in each region."""
     return {region: dict(prices) for region, prices in _price_blocks(text)}
+
+
+def without_cloud_services(
+    prices: Mapping[str, float], vcpus: Mapping[str, int]
+) -> Mapping[str, float]:
+    """Leave out a region's prices of sizes that are listed twice and cost too much per vCPU.
+
+    The measure is the cheapest of their family and its twin: a family's may all be wrong.
+    """
+    rates = {name: price / vcpus[name] for name, price in prices.items() if name in vcpus}
+    cheapest: dict[str, float] = {}
+    for name, rate in rates.items():
+        family = _family(name)
+        cheapest[family] = min(rate, cheapest.get(family, rate))
+    return {
+        name: price
+        for name, price in prices.items()
+        if name not in rates
+        or not _LISTED_TWICE.fullmatch(name)
+        or rates[name] <= _DEAREST * cheapest[_family(name)]
+    }
+
+
+def _family(name: str) -> str:
+    """Name a size without its number; one that is listed twice like its twin."""
+    twin = _LISTED_TWICE.sub(r"Standard_\1\2_v5", name)
+    return re.sub(r"\d+", "", twin, count=1)
 
 
 def _price_blocks(text: str) -> Iterator[tuple[str, Iterable[tuple[str, float]]]]:

@@ -185,7 +185,11 @@ def limits_of(limits: JobLimits, cluster: Cluster, nodes: int) -> Limits:
         return in_seconds
     if price is None:
         message = f"the price of `{cluster.size}` is unknown, so `limits.cost` cannot be enforced"
-        raise LaunchError(message, hint="give `limits.wall_clock` instead")
+        hint = (
+            "give `limits.wall_clock` instead, or the cluster's `price_per_node_hour` in a file of "
+            "`launch env export`"
+        )
+        raise LaunchError(message, hint=hint)
     affordable_s = limits.cost / (price * nodes) * 3600
     if given is not None and given < affordable_s:
         return in_seconds

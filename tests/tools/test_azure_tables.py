@@ -7,13 +7,21 @@ the committed table names.
 from __future__ import annotations
 
 import csv
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tools import azure_tables
-from tools.azure_tables import Source, guide_with_sizes, prices_table, regions_table, sizes_table
+from tools.azure_tables import (
+    Source,
+    guide_with_sizes,
+    prices_table,
+    regions_table,
+    sizes_table,
+    without_cloud_services,
+)
 
 CUT = Path(__file__).parent / "azure_tables"
 REPO = Path(__file__).parents[2]
@@ -60,6 +68,25 @@ def test_prices_are_a_line_a_region_and_a_column_a_size():
         "swedencentral,0.24,0.214,9.36,2.151,4.775,127.816,0.59\n"
         "westus,0.266,0.235,,1.997,4.775,127.816,0.59\n"
     )
+
+
+def test_prices_of_cloud_services_are_left_out():
+    """Those of swedencentral and, of a family whose prices are all wrong, of malaysiawest."""
+    amd = ("D4as_v5", "D8as_v5", "D4ads_v5", "E4as_v5", "E112ias_v5")
+    sizes = (*amd, "D4s_v5", "D4ds_v5", "M8ms", "M32ms")
+    vcpus = {f"Standard_{size}": int(re.findall(r"\d+", size)[0]) for size in sizes}
+
+    def kept(**prices):
+        named = {f"Standard_{name}": price for name, price in prices.items()}
+        there = without_cloud_services(named, vcpus)
+        assert there.items() <= named.items()
+        return {name.removeprefix("Standard_") for name in there}
+
+    others = {"E4as_v5": 0.242, "E112ias_v5": 7.454, "M8ms": 2.151, "M32ms": 5.8, "B2s": 9.0}
+    dear, right = {"D4as_v5": 0.368, "D4ads_v5": 0.404}, {"D8as_v5": 0.368, "D4ds_v5": 0.24}
+    assert kept(**dear, **right, **others) == {*right, *others}
+    assert kept(D4as_v5=0.378, D8as_v5=0.757, D4s_v5=0.216) == {"D4s_v5"}
+    assert kept(E112ias_v5=12.809, E4as_v5=0.248) == {"E4as_v5"}
 
 
 def test_the_guide_lists_the_sizes_with_gpus():

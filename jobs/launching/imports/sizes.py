@@ -120,5 +120,5 @@ def choose_size(asked: str) -> Chosen:
 
 def _cost(price: ListPrice | None) -> str:
     if price is None:
-        return "no list price"
+        return "list price not known"
     return f"{price.amount:g} USD an hour in {PRICE_REGION} on {price.as_of}"

@@ -241,4 +241,7 @@ def test_a_limit_on_cost_without_a_price_is_refused():
     where = environment(cpu=cluster(price_per_node_hour=None, size="NC6"))
     with pytest.raises(LaunchError) as caught:
         decide(job(limits=JobLimits(cost=10)), where)
-    assert caught.value.hint == "give `limits.wall_clock` instead"
+    assert caught.value.hint == (
+        "give `limits.wall_clock` instead, or the cluster's `price_per_node_hour` in a file of "
+        "`launch env export`"
+    )
