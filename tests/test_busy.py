@@ -2,34 +2,94 @@
 
 from __future__ import annotations
 
-import re
+import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests import busy
-from tests.busy import MOST_FOR_A_LIMIT, Bound, how_busy, limit_s, wait_until
+from tests.busy import HANG_S, MOST_FOR_A_LIMIT, Bound, how_busy, limit_s, wait_until
 
 TESTS = Path(__file__).parent
-# A bound made by hand, or a client that gives up before a busy machine has answered.
-OWN_BOUNDS = re.compile(
-    r"monotonic\(\) \+|(?:communicate|Connection|create_connection)\([^)\n]*timeout=\d{1,2}(?:\.\d+)?\)"
-)
+# Calls that give up after seconds that stand at this place where no `timeout` is named.
+GIVE_UP = {"wait": 0, "result": 0, "join": 0, "settimeout": 0, "wait_for": 1}
+# They wait by a Bound; `run` is a user's, whose own limit is under test.
+BOUNDED = {"gang", "gangs", "run"}
+# What is so short is a look, and nobody waits for an answer.
+A_LOOK_S = 2
 # What stands in for Azure ends jobs by their own limits; what `make policy` starts is no test.
 NO_TESTS = {"environments/analyzer.py", "fakes/azureml/nodes.py", "fakes/azureml/runner.py"}
 
 
+def own_bounds(source: str) -> Iterator[int]:
+    """Lines in which a bound is made by hand, or somebody gives up before a busy machine answers."""
+    tree = ast.parse(source)
+    constants = {
+        name.id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for name in node.targets
+        if isinstance(name, ast.Name)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            sides = (node.left, node.right)
+            if any(isinstance(each, ast.Call) and name_of(each) == "monotonic" for each in sides):
+                yield node.lineno
+        for given in patience_of(node) if isinstance(node, ast.Call) else ():
+            value = constants.get(given.id) if isinstance(given, ast.Name) else given
+            seconds = value.value if isinstance(value, ast.Constant) else None
+            if isinstance(seconds, int | float) and A_LOOK_S < seconds < HANG_S:
+                yield node.lineno
+
+
+def patience_of(call: ast.Call) -> Iterator[ast.expr]:
+    """What a call says of how long it waits."""
+    yield from (each.value for each in call.keywords if each.arg == "timeout")
+    place = GIVE_UP.get(name_of(call))
+    of = call.func.value if isinstance(call.func, ast.Attribute) else None
+    is_bounded = isinstance(of, ast.Name) and of.id in BOUNDED
+    if place is not None and not is_bounded:
+        yield from call.args[place : place + 1]
+
+
+def name_of(call: ast.Call) -> str:
+    func = call.func
+    return func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+
+
+@pytest.mark.parametrize(
+    ("line", "is_one"),
+    [
+        ("until_s = time.monotonic() + 60", True),
+        ("HTTPConnection(host, timeout=10)", True),
+        ("process.wait(60)", True),
+        ("answer.result(30)", True),
+        ("said.get(timeout=60)", True),
+        ("silent.settimeout(60)", True),
+        ("subprocess.run(argv, timeout=60, check=False)", True),
+        ("news.wait_for(lambda: True, 10)", True),
+        ("SOON_S = 30\nthread.join(SOON_S)", True),
+        ("took_s = time.monotonic() - began_s", False),
+        ("process.communicate(timeout=HANG_S)", False),
+        ("HANG_S = 300\nprocess.wait(HANG_S)", False),
+        ("gang.wait(120)", False),
+        ("stop.wait(0.001)", False),
+        ("', '.join(names)", False),
+    ],
+)
+def test_an_own_bound_is_known(line, is_one):
+    assert bool([*own_bounds(line)]) == is_one
+
+
 def test_no_test_has_a_bound_in_time_of_its_own():
-    own = ["until_s = time.monotonic() + 60", "HTTPConnection(host, timeout=10)"]
-    none = ["monotonic() - began_s", "communicate(timeout=HANG_S)", "communicate(timeout=240)"]
-    assert [bool(OWN_BOUNDS.search(each)) for each in own + none] == [True] * 2 + [False] * 3
     places = {
-        f"{name}:{number}"
+        f"{name}:{line}"
         for path in TESTS.rglob("*.py")
         if (name := path.relative_to(TESTS).as_posix()) not in NO_TESTS
         and not name.startswith(("bench/", "gpu/", "test_busy.py"))
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        if OWN_BOUNDS.search(line)
+        for line in own_bounds(path.read_text(encoding="utf-8"))
     }
     assert places == set(), "take a Bound, wait_until or HANG_S of tests/busy.py"
 

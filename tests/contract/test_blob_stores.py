@@ -25,6 +25,7 @@ from jobs.blobs.files import BLOCK_BYTES, Incoming, Outgoing, outgoing
 from jobs.blobs.store import BlobStore, Copy, open_data_store
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.contracts.spec import Environment
+from tests.busy import HANG_S
 from tests.fakes.azurite import azurite
 from tests.fakes.blob_store import MemoryStore
 from tests.fakes.http_blobs import http_blobs, md5_of
@@ -328,7 +329,7 @@ def asking(
             fields |= {key.replace("_", "-"): value for key, value in headers.items()}
             asked = Request(f"{url}/{name}?{proof}", headers=fields)
             try:
-                answer = urlopen(asked, timeout=60)
+                answer = urlopen(asked, timeout=HANG_S)
             except HTTPError as error:
                 answer = error
             with answer:

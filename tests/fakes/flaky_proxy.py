@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from typing import BinaryIO, Literal, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from tests.busy import HANG_S
+
 PIECE_BYTES = 64 << 10
 Kind = Literal["put", "block", "commit", "blocks", "get", "list", "other"]
 
@@ -104,7 +106,7 @@ class FlakyProxy:
             for each in self._open:
                 _shut(each)
         for thread in self._threads:
-            thread.join(10)
+            thread.join(HANG_S)
 
     def clear(self, plan: Plan = lambda _: None) -> list[Seen]:
         """Take another plan and forget what was seen; gives that."""

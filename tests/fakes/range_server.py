@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+import socket
 import threading
 import time
 from collections import Counter
@@ -47,6 +48,7 @@ class RangeServer:
         self.num_connections = 0
         self.has_md5 = True
         self._md5s: dict[tuple[str, int, int], str] = {}
+        self.open: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", port or free_port()), self._handler())
         self._server.daemon_threads = True
@@ -63,9 +65,12 @@ class RangeServer:
         return self._server.server_port
 
     def stop(self) -> None:
-        """Answer no more."""
+        """Answer no more, nor those that are connected."""
         self._server.shutdown()
         self._server.server_close()
+        for connection in list(self.open):
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                connection.shutdown(socket.SHUT_RDWR)
 
     def count(self) -> int:
         """Give the number of the request that came now."""
@@ -105,6 +110,7 @@ class _Handler(BaseHTTPRequestHandler):
     def setup(self) -> None:
         super().setup()
         self.store.num_connections += 1
+        self.store.open.add(self.connection)
 
     def do_GET(self) -> None:
         store = self.store
@@ -176,6 +182,7 @@ class _Handler(BaseHTTPRequestHandler):
             super().handle()
 
     def finish(self) -> None:
+        self.store.open.discard(self.connection)
         with contextlib.suppress(OSError):
             super().finish()
 

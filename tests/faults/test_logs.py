@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobs.contracts.spec import LogLine, RunState
+from tests.busy import HANG_S
 from tests.fakes.gangs import PROGRAMS, Gangs
 
 FLOOD = str(PROGRAMS / "flood.py")
@@ -33,7 +34,7 @@ def test_all_lines_of_each_of_four_ranks_arrive_while_followed(
     )
     reader.start()
     assert gangs.wait(handle, 120).state is RunState.COMPLETED
-    reader.join(60)
+    reader.join(HANG_S)
     wanted = [expected(rank, num_lines) for rank in range(4)]
     for rank in range(4):
         # Compared piecewise: a diff of so many lines helps nobody.

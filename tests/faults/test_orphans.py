@@ -21,7 +21,7 @@ from jobs.engines.local.engine import LocalEngine
 from jobs.host.processes import Process, read_table
 from jobs.runs.outcome import exit_code
 from tests import seeds
-from tests.busy import Bound, limit_s, wait_until
+from tests.busy import HANG_S, Bound, limit_s, wait_until
 from tests.fakes.gangs import Gangs
 from tests.fakes.hidden import (
     are_living,
@@ -280,7 +280,7 @@ def test_end_while_the_inputs_are_fetched_leaves_nothing(
     gangs: Gangs, bystanders: list[Process], silent_store: socket.socket, victim: str
 ) -> None:
     handle = submit_preparing(gangs, silent_store)
-    silent_store.settimeout(60)
+    silent_store.settimeout(HANG_S)
     asking, _ = silent_store.accept()
     bound = Bound(GONE_WITHIN_S)
     if victim == "cancel":

@@ -142,7 +142,7 @@ def test_a_stream_bears_all_troubles_at_once(streaming):
             shutil.rmtree(streaming.cache, ignore_errors=True)
         elif blocks:
             damage(source.choice(blocks), source)
-        answers = [reader.communicate(timeout=240) for reader in readers]
+        answers = [reader.communicate(timeout=HANG_S) for reader in readers]
         if answers != [(f"{streaming.digest}\n", "")] * 2:
             wrong.append(answers)
     campaign("streams with faults of store and cache", tried=50, survived=50 - len(wrong))

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from jobs.contracts.spec import RunState
+from tests.busy import HANG_S
 from tests.fakes.gangs import Gangs
 
 DRIVER = """
@@ -53,7 +54,7 @@ def test_run_goes_on_and_can_be_followed_again(gangs: Gangs, way: str) -> None:
         driver.kill()
     else:
         os.close(primary)
-    ended = driver.wait(60)
+    ended = driver.wait(HANG_S)
     if way != "terminal closed":
         os.close(primary)
     expected = {

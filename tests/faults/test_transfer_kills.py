@@ -78,7 +78,7 @@ def run_and_kill_at(store: FlakyStore, arguments: list[str], kind: str, number: 
 
     proxy.clear(plan)
     processes.append(store.start(*arguments))
-    processes[0].communicate(timeout=240)
+    processes[0].communicate(timeout=HANG_S)
     return state
 
 
@@ -91,7 +91,7 @@ def run_and_kill_after(store: FlakyStore, arguments: list[str], delay_s: float) 
     if process.poll() is None:
         note(state, store.proxy.seen, arrived)
         process.kill()
-    process.communicate(timeout=240)
+    process.communicate(timeout=HANG_S)
     return state
 
 
@@ -249,7 +249,7 @@ def test_interrupted_transfers_end_at_once_and_go_on_later(
     store.proxy.clear(hold)
     with store.start(*arguments) as process:
         try:
-            assert moment.wait(60)
+            assert moment.wait(HANG_S)
             process.send_signal(signal.SIGINT)
             # Nothing is answered until it has ended: it did not wait for what was under way.
             out, err = process.communicate(timeout=HANG_S)

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.busy import HANG_S
+
 # Line of strace: `name(arguments) = result`.
 LINE = re.compile(r"(\w+)\((.*)\)\s+= (.*)")
 BEGIN, END = "/trainyard-mark-begin", "/trainyard-mark-end"
@@ -78,5 +80,5 @@ def run_with_fault(
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_S,
     )

@@ -281,7 +281,7 @@ def test_colour_on_a_terminal_unless_it_is_unwanted(shell, no_color, is_coloured
             break
         seen += part
     os.close(primary)
-    assert process.wait(60) == 0
+    assert process.wait(HANG_S) == 0
     assert (b"\x1b[36m[0]\x1b[0m rank 0 of 2" in seen) is is_coloured
     assert (b"\x1b[" in seen) is is_coloured
 

@@ -18,7 +18,7 @@ import pytest
 
 from infra.models import decode_config
 from jobs.cli import main
-from tests.busy import how_busy
+from tests.busy import HANG_S, how_busy
 from tests.fakes.gangs import make_environment
 
 HEAD = "name: a\nimage: b\ncommand: [c]\n"
@@ -74,7 +74,7 @@ def plan_all(asked: dict[str, list[str]], folder: Path) -> dict[str, tuple[int, 
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=HANG_S,
     )
     assert done.returncode == 0, done.stderr
     said, took_s, peak_kb = json.loads(done.stdout)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.busy import HANG_S
 from tools import azure_tables
 from tools.azure_tables import (
     Source,
@@ -149,7 +150,7 @@ def test_the_tool_reads_clones_and_writes_each_table_with_its_commit(tmp_path, m
             target.write_text(text)
         git = ["git", "-C", str(tmp_path / clone), "-c", "user.name=a", "-c", "user.email=a@b.c"]
         for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "a"]):
-            subprocess.run([*git, *words], check=True, timeout=60)
+            subprocess.run([*git, *words], check=True, timeout=HANG_S)
         said = subprocess.run(
             [*git, "rev-parse", "--short", "HEAD"], check=True, capture_output=True
         )

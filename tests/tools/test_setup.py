@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
-from tests.busy import wait_until
+from tests.busy import HANG_S, wait_until
 from tools.install_azurite import Azurite
 from tools.install_uv import offer_uv, require_python, sync_environment, uv_version
 from tools.phases import Phases
@@ -44,7 +44,7 @@ def test_a_failure_is_explained_before_the_other_part_ends(out, phases):
         raise EnvironmentFailure("no disk", hint="buy one")
 
     def goes_on():
-        said_before_the_end = others_end.wait(60)
+        said_before_the_end = others_end.wait(HANG_S)
         assert said_before_the_end
         return Path("done")
 

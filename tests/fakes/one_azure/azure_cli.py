@@ -131,7 +131,7 @@ def ask(options: dict[str, str]) -> int:
         options["--url"],
         data=Path(body).read_bytes() if body else None,
         headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
-        timeout=60,
+        timeout=300,
     )
     print(answer.text, file=sys.stdout if answer.ok else sys.stderr)
     return 0 if answer.ok else 1

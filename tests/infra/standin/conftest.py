@@ -17,6 +17,7 @@ from pulumi.runtime.proto import provider_pb2 as pb
 from pulumi.runtime.proto import provider_pb2_grpc
 
 from tests import needs
+from tests.busy import HANG_S
 from tests.fakes import azure_native
 from tests.fakes.azure_native import tables
 from tests.fakes.azure_native.wire import pack, unpack
@@ -110,7 +111,7 @@ class Client:
 
     def _ask(self, method: Any, request: Any) -> Any:
         try:
-            return method(request, timeout=30)
+            return method(request, timeout=HANG_S)
         except grpc.RpcError as error:
             raise Asked(error.details()) from error
 

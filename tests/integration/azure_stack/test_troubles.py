@@ -8,6 +8,7 @@ import signal
 
 import pytest
 
+from tests.busy import HANG_S
 from tests.fakes.azure_native import FAILS_LATER, HANG, HANG_AFTER, QUOTA, THROTTLED
 
 VAULT = {"type": "*:keyvault:Vault"}
@@ -107,7 +108,7 @@ def test_an_up_that_is_interrupted_ends_by_itself_and_can_go_on(new_project):
     waiting = project.start_up()
     project.wait_until_used_up(waiting)
     os.kill(waiting.pid, signal.SIGINT)
-    assert waiting.wait(timeout=60) != 0
+    assert waiting.wait(timeout=HANG_S) != 0
 
     project.up()
     assert set(project.owned().values()) == project.live().keys()

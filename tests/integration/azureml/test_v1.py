@@ -31,7 +31,7 @@ from jobs.engines.azure_ml_v1.engine import AzureMlV1Engine
 from jobs.engines.azure_ml_v1.run_configuration import read_request, v1_request
 from jobs.engines.azure_ml_v1.session import WORKER, Session
 from jobs.runs.selection import Selection
-from tests.busy import wait_until
+from tests.busy import HANG_S, wait_until
 from tests.fakes.azure_launch import AzureLaunch
 from tests.fakes.azureml import FakeAzure, RequestTrouble, firewall, forbidden, lost_reply
 from tests.fakes.cloud_stack import IMAGE, make_cloud_environment
@@ -158,7 +158,7 @@ def test_run_configurations_are_those_that_azureml_core_builds(
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=HANG_S,
         # It keeps what it has looked up in the home folder.
         env={**os.environ, "HOME": str(tmp_path), "PYTHONPATH": str(WORKER.parent)},
     )

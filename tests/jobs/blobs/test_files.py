@@ -26,7 +26,7 @@ from jobs.blobs.files import BLOCK_BYTES, Incoming, Outgoing
 from jobs.blobs.refusals import StoreError
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 from tests import seeds
-from tests.busy import Bound, wait_until
+from tests.busy import HANG_S, Bound, wait_until
 from tests.fakes.http_blobs import HttpBlobs, etag_of, http_blobs
 from tests.fakes.scripted_server import CLOSE, Asked, answer
 from tests.folders import make_folder, read_folder
@@ -228,14 +228,14 @@ def kill_at(blobs: HttpBlobs, kind: str, num_answered: int, arguments: list[str]
             is_late = count > num_answered
         if is_late:
             reached.set()
-            over.wait(60)
+            over.wait(HANG_S)
             return CLOSE
         return None
 
     blobs.hook = stop_there
     process = subprocess.Popen([sys.executable, "-c", CHILD, *arguments], cwd=REPO)
     try:
-        assert reached.wait(60)
+        assert reached.wait(HANG_S)
         # What was answered must have been kept: by the store, or by the client.
         kept = num_staged if arguments[0] == "send" else num_noted
         wait_until(lambda: kept() == num_answered, what=kept)

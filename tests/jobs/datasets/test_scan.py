@@ -19,6 +19,7 @@ from jobs.datasets import scan_cache as scan_state
 from jobs.datasets.scan import digest_blocks, scan, scan_these
 from jobs.datasets.scan_cache import ScanState, cache_folder, lock_work, state_file, sweep
 from jobs.datasets.walk import walk
+from tests.busy import HANG_S
 from tests.folders import make_folder
 
 OLD_S = 10
@@ -228,7 +229,7 @@ def test_ctrl_c_does_not_wait_for_the_end_of_a_large_file(tmp_path, monkeypatch)
     with ScanState.of(folder) as state:
         files = scan(folder, state)
         assert next(files).path == "a"
-        assert begun.wait(60)
+        assert begun.wait(HANG_S)
         files.close()  # as an exception on its way does
 
 
@@ -291,7 +292,7 @@ class _Digest:
 
     def update(self, _chunk: bytes) -> None:
         self.num_updates += 1
-        self._together.wait(timeout=60)
+        self._together.wait(timeout=HANG_S)
 
     def digest(self) -> bytes:
         return b"%d" % self.num_updates

@@ -11,6 +11,7 @@ import pytest
 
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.host.progress import BuildProgress, describe_step, run_watched
+from tests.busy import HANG_S
 
 
 class Terminal(io.StringIO):
@@ -118,6 +119,6 @@ def test_an_interrupted_build_ends_its_engine(tmp_path):
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    process.wait(timeout=60)
+    process.wait(timeout=HANG_S)
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)

@@ -11,6 +11,7 @@ import pytest
 from jobs.host import python_stacks
 from jobs.host.parallel import NUM_THREADS
 from jobs.host.python_stacks import TIMEOUT_S, read_stacks
+from tests.busy import HANG_S
 
 
 def test_processes_that_do_not_answer_take_one_timeout_together(
@@ -22,7 +23,7 @@ def test_processes_that_do_not_answer_take_one_timeout_together(
 
     def run(argv: list[str], *, timeout: float, **_: object) -> None:
         timeouts.append(timeout)
-        all_ask.wait(30)
+        all_ask.wait(HANG_S)
         now_s[0] = max(now_s[0], 100.0 + TIMEOUT_S)
         raise subprocess.TimeoutExpired(argv, timeout)
 

@@ -12,7 +12,7 @@ from jobs.contracts.errors import EnvironmentFailure
 from jobs.launching import shared_runs
 from jobs.launching.shared_runs import add_soon, exchange, share
 from jobs.runs.past import PastRun, add_past_runs, read_past_runs
-from tests.busy import wait_until
+from tests.busy import HANG_S, wait_until
 from tests.fakes.blob_store import MemoryStore
 
 RUN = "20261123-120000-{:04d}"
@@ -122,7 +122,7 @@ def test_a_store_that_gives_no_answer_holds_no_plan_up(tmp_path, monkeypatch):
 
     def ask():
         asked.append(1)
-        given_up.wait(60)
+        given_up.wait(HANG_S)
 
     try:
         assert add_soon(tmp_path, KEY, SIZE, ask) == [past()]

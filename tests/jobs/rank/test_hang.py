@@ -21,6 +21,7 @@ from jobs.rank.hang import LOOK_S, TELL_S, Node, Others, pause_s
 from jobs.rank.services import Answer
 from jobs.rank.settings import read_settings
 from jobs.runs.failure import RankReport, root_cause
+from tests import busy
 from tests.busy import limit_s
 from tests.fakes.azureml.ranks import lay_code
 from tests.fakes.rank_settings import TOLD
@@ -96,7 +97,7 @@ def run_ranks(
         )
         for rank in range(2)
     ]
-    logs = [rank.communicate(timeout=240)[0] for rank in ranks]
+    logs = [rank.communicate(timeout=busy.HANG_S)[0] for rank in ranks]
     return [(rank.returncode, log) for rank, log in zip(ranks, logs, strict=True)]
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from jobs.rank.keras_home import lay_keras_home
 from jobs.rank.world import World
+from tests.busy import HANG_S
 
 WORLD = World(3, 4, 1, 2, 1, "127.0.0.1", "1")
 
@@ -82,6 +83,6 @@ def test_ranks_find_it_unless_the_job_says_otherwise(
     }
     job.write_text(json.dumps(description))
     start = "import sys; from jobs.rank.main import main; sys.exit(main())"
-    subprocess.run([sys.executable, "-c", start, str(job)], env=given, timeout=60, check=True)
+    subprocess.run([sys.executable, "-c", start, str(job)], env=given, timeout=HANG_S, check=True)
     found = json.loads((tmp_path / "outputs" / "home").read_text())
     assert found == (home and home.format(folder=tmp_path))

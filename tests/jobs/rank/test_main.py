@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.busy import HANG_S
+
 START = """
 import sys
 from jobs.rank import main as rank
@@ -31,7 +33,7 @@ def run_rank(folder: Path, command: list[str], *broken: str) -> tuple[int, dict[
     job = folder / "rank.json"
     job.write_text(json.dumps({"run_dir": str(folder), "command": command}))
     argv = [sys.executable, "-c", START, str(job), *broken]
-    done = subprocess.run(argv, timeout=60, check=False)
+    done = subprocess.run(argv, timeout=HANG_S, check=False)
     return done.returncode, json.loads((folder / "ranks" / "00000.json").read_bytes())
 
 

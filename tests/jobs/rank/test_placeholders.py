@@ -12,6 +12,7 @@ import pytest
 
 from jobs.rank.placeholders import Placeholders, has_placeholder, shell_text
 from jobs.rank.world import RankJob, World
+from tests.busy import HANG_S
 
 WORLD = World(3, 4, 1, 2, 1, "127.0.0.1", "1")
 HOSTILE = "/in/$(touch x) ${rank}; 'a\""
@@ -104,7 +105,7 @@ def test_a_rank_fills_command_setup_and_the_named_variables_only(tmp_path: Path)
         [sys.executable, "-c", start, str(tmp_path / "rank.json")],
         env={"PATH": "/usr/bin:/bin", "OURS": "${run.id}:${rank}", "SECRET": "a ${rank}"},
         cwd=Path(__file__).parents[3],
-        timeout=120,
+        timeout=HANG_S,
         check=False,
     )
     log = (tmp_path / "logs" / "rank-00000.log").read_text()

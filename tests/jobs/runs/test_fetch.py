@@ -14,6 +14,7 @@ from jobs.contracts.spec import RunState
 from jobs.host import console
 from jobs.runs.code import FETCHED, snapshot
 from jobs.runs.fetch import LOCK, fetch_run, fetching_into
+from tests.busy import HANG_S
 from tests.fakes.gangs import Gangs
 
 
@@ -124,9 +125,9 @@ def test_a_fetch_waits_for_another_into_the_same_folder(
         with fetching_into(into):
             second = pool.submit(fetch_run, run_dir, into)
             line = f"another fetch writes into `{into}`: waiting for its end"
-            assert said.get(timeout=60) == line
+            assert said.get(timeout=HANG_S) == line
             assert names(into) == [LOCK, FETCHED]
-        assert second.result(60) == into
+        assert second.result(HANG_S) == into
     assert said.empty()
     assert (into / "outputs/a").read_text() == "a"
 

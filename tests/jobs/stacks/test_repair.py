@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 
 from jobs.contracts.errors import EnvironmentFailure, Refused
 from jobs.stacks.repair import repair
+from tests.busy import HANG_S
 from tests.fakes.pulumi_stack import error_of
 
 # A Pulumi that exports what was imported.
@@ -200,7 +201,7 @@ def test_plugins_of_a_dead_pulumi_are_ended_and_those_of_a_living_one_are_not(pr
                 assert process.poll() is None
             else:
                 assert done == ["ended processes that a killed pulumi left running (1 processes)"]
-                assert process.wait(timeout=60) == expected
+                assert process.wait(timeout=HANG_S) == expected
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, 9)

@@ -21,6 +21,7 @@ from jobs.ui.curves import Curves
 from jobs.ui.doing import Doings
 from jobs.ui.pages import PAGE_SIZE, Pages
 from jobs.ui.reading import Late, Reading, Told, _Asked, alike
+from tests.busy import HANG_S
 from tests.fakes.launching import FakeEngine
 
 
@@ -230,7 +231,7 @@ def test_a_stack_that_is_slow_is_told_and_its_late_answer_is_on_the_next_page():
 
     def slow():
         num_asked.append(1)
-        is_there.wait(30)
+        is_there.wait(HANG_S)
         return Told(place="dev", value=["late"])
 
     late = Late(patience_s=0.05)
@@ -253,7 +254,7 @@ def test_a_stack_that_does_not_answer_keeps_few_threads(monkeypatch):
 
     def hang():
         num_asked.append(1)
-        is_there.wait(30)
+        is_there.wait(HANG_S)
         return Told(place="dev", value="late")
 
     late = Late(patience_s=0.01, patience_of_one_s=0.01)
@@ -280,11 +281,11 @@ def test_a_stack_that_does_not_answer_keeps_few_threads(monkeypatch):
 def test_an_answer_that_two_pages_waited_for_takes_no_later_question_with_it():
     is_there = threading.Event()
     late = Late(patience_of_one_s=0.01)
-    slow = {("dev", "ls"): lambda: is_there.wait(30) and Told(place="dev", value="first")}
+    slow = {("dev", "ls"): lambda: is_there.wait(HANG_S) and Told(place="dev", value="first")}
     assert late.ask(slow)[0].error
     first = late._asked["dev", "ls"]
     is_there.set()
-    first.answer.result(30)
+    first.answer.result(HANG_S)
     again = _Asked()  # by a third page, once the second had taken the answer
 
     def wait_and_ask_again(answers, _):
@@ -299,10 +300,10 @@ def test_an_answer_that_two_pages_waited_for_takes_no_later_question_with_it():
 def test_a_late_answer_that_grew_old_is_asked_for_again(monkeypatch):
     is_there = threading.Event()
     late = Late(patience_of_one_s=0.01)
-    slow = {("dev", "ls"): lambda: is_there.wait(30) and Told(place="dev", value="old")}
+    slow = {("dev", "ls"): lambda: is_there.wait(HANG_S) and Told(place="dev", value="old")}
     assert late.ask(slow)[0].error
     is_there.set()
-    assert late._asked["dev", "ls"].answer.result(30).value == "old"
+    assert late._asked["dev", "ls"].answer.result(HANG_S).value == "old"
     monkeypatch.setattr(reading, "KEPT_S", -1.0)
     late._patience_of_one_s = 30
     assert late.ask({("dev", "ls"): lambda: Told(place="dev", value="new")})[0].value == "new"
@@ -528,7 +529,7 @@ def test_a_run_is_fetched_into_a_folder_that_the_page_names(
     query = f"place=file&word=fetch&word={run}"
     assert f"launch fetch --into={tmp_path / run} --env" in text_of(pages.ask(asked(query)))
     number = pages.act(QueryParams(query)).headers["location"].rpartition("/")[2]
-    assert pages._doings.find(int(number)).is_over.wait(30)
+    assert pages._doings.find(int(number)).is_over.wait(HANG_S)
     assert str(tmp_path / run) in text_of(pages.done(asked(number=number)))
     assert (tmp_path / run).is_dir()
 
@@ -536,14 +537,14 @@ def test_a_run_is_fetched_into_a_folder_that_the_page_names(
 def test_what_is_done_goes_on_beside_its_page(launching, pages, monkeypatch):
     is_over = threading.Event()
     monkeypatch.setattr("jobs.ui.doing.SHORT_S", 0.01)
-    monkeypatch.setattr("jobs.ui.actions.do", lambda line: is_over.wait(30) and "<done>")
+    monkeypatch.setattr("jobs.ui.actions.do", lambda line: is_over.wait(HANG_S) and "<done>")
     answer = pages.act(QueryParams("place=file&word=fetch&word=20261121-120000-abcd"))
     assert (answer.status_code, answer.headers["location"]) == (303, "/done/1")
     page = text_of(pages.done(asked(number="1")))
     assert "Under way" in page
     assert 'http-equiv="refresh"' in page
     is_over.set()
-    assert pages._doings.find(1).is_over.wait(30)
+    assert pages._doings.find(1).is_over.wait(HANG_S)
     page = text_of(pages.done(asked(number="1")))
     assert "&lt;done&gt;" in page
     assert 'http-equiv="refresh"' not in page

@@ -107,11 +107,15 @@ def test_service_that_never_answers_is_warned_of_once(notices, monkeypatch):
     with instance_metadata() as served:
         url = served.url
     said: list[str] = []
+    polls: list[str] = []
+    get = preemption._get
+    monkeypatch.setattr(preemption, "_get", lambda url: polls.append(url) or get(url))
     notice = Notice(say=said.append)
     notices.append(notice)
     notice.watch(scheduled_events=url)
     wait_until(lambda: said)
-    time.sleep(0.2)
+    aim = len(polls) + 2 * preemption.FAILURES_TO_WARN_AT
+    wait_until(lambda: len(polls) > aim)
     assert said == [
         f"Scheduled Events do not answer at {url}: <urlopen error [Errno 111] Connection refused>"
     ]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.busy import HANG_S
 from trainer.common.checkpoint import CheckpointFolder
 from trainer.common.errors import TrainingError
 from trainer.common.saver import OnSaveError, SaveFailure, Saver
@@ -31,11 +32,11 @@ def test_training_goes_on_while_a_checkpoint_is_written(tmp_path):
 
     def files() -> dict[str, bytes]:
         begun.set()
-        assert may_write.wait(30)
+        assert may_write.wait(HANG_S)
         return {"state.json": b"{}"}
 
     saver.save(1, files, {})
-    assert begun.wait(30)
+    assert begun.wait(HANG_S)
     assert (saver.num_saved, steps(tmp_path)) == (0, [])
     may_write.set()
     saver.wait()

@@ -14,6 +14,7 @@ import pytest
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import DatasetVersion, InputSpec, JobRetry, JobSpec, Limits
 from jobs.engines.azure_ml_v1.run_configuration import Distribution, plan_run, v1_request
+from tests.busy import HANG_S
 from tests.fakes.cloud_stack import IMAGE, make_cloud_environment
 from tests.fakes.gangs import make_spec
 
@@ -132,6 +133,6 @@ def test_planning_loads_no_azure_package():
         "print([name for name in sys.modules if name.split('.')[0] in {'azure', 'azureml'}])"
     )
     ended = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=HANG_S
     )
     assert ended.stdout == "[]\n"

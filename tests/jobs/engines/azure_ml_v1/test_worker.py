@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from jobs.engines.azure_ml_v1.worker import describe
+from tests.busy import HANG_S
 
 LOG = "https://account.blob.core.windows.net/azureml/ExperimentRun/dcid.RUN/std_log.txt"
 QUERY = "sv=2021-12-02&sr=b&sig=TOP%2FSECRET"
@@ -159,4 +160,4 @@ def test_a_thread_that_wants_a_token_between_requests_waits_for_the_next() -> No
         assert say({"do": "second"}) == {"token": True}
         assert say({"token": "T"}) == {"result": "T"}
         stdin.close()
-        assert process.wait(60) == 0
+        assert process.wait(HANG_S) == 0

@@ -94,7 +94,7 @@ def test_a_command_runs_in_a_ranks_folder_with_its_variables(
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=HANG_S,
     )
     assert typed.returncode == 7, typed.stderr
     folder, said, facts = typed.stdout.splitlines()

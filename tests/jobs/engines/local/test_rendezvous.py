@@ -112,7 +112,7 @@ def torch(interpreter: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rendez
 def test_torchs_listens_before_its_store_is_loaded_and_survives_close(torch: Rendezvous) -> None:
     made, port = torch, int(torch.environment["MASTER_PORT"])
     # No waiting: the connection is taken by the queue of the socket, the answer by the store.
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as rank:
+    with socket.create_connection(("127.0.0.1", port), timeout=HANG_S) as rank:
         made.close()
         with rank.makefile("rb") as answer:
             told = json.loads(answer.read())

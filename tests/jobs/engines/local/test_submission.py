@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from jobs.contracts.spec import RunState
+from tests.busy import HANG_S
 from tests.fakes.gangs import Gangs
 
 # `launch run` whose copy of the code never ends.
@@ -70,7 +71,7 @@ def test_launch_told_to_end_while_it_copies_leaves_nothing(
 ) -> None:
     assert len(gangs.engine.store.names()) == 1
     copying.send_signal(number)
-    assert copying.wait(30) == 128 + number
+    assert copying.wait(HANG_S) == 128 + number
     assert list((gangs.workspace / "runs").iterdir()) == []
 
 
@@ -82,7 +83,7 @@ def test_what_a_killed_launch_had_copied_goes_with_the_next_run(
     # Who copies still is left alone.
     assert sorted(gangs.engine.store.names()) == sorted([half, first])
     copying.kill()
-    copying.wait(30)
+    copying.wait(HANG_S)
     second = gangs.submit(["true"]).id
     assert sorted(gangs.engine.store.names()) == sorted([first, second])
     for handle in gangs.handles:

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from tests import seeds
-from tests.busy import wait_until
+from tests.busy import HANG_S, wait_until
 from tests.fakes.packed_dataset import (
     source_file,
     stream_variables,
@@ -194,7 +194,8 @@ def test_no_more_is_fetched_ahead_than_the_cache_has_room_for(streaming):
     order = list(range(40))
     pictures.announce(order)
     wait_until(lambda: streaming.server.num_requests == 2)
-    time.sleep(0.1)
+    # Once all that fetch ahead wait, nobody is left who could ask for more.
+    wait_until(lambda: len(blocks._changed._waiters) == blocks._num_fetchers)
     assert streaming.server.num_requests == 2
     assert read_all(pictures, order) == streaming.samples
     assert set(streaming.server.ranges.values()) == {1}
@@ -402,9 +403,11 @@ def test_a_store_that_is_started_again_is_waited_for(streaming):
     pictures.read(0)
     port = streaming.server.port
     streaming.server.stop()
+    failed = threading.Event()
+    pictures._blocks._store._tell = lambda error, *, since_s: failed.set()
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(read_all, pictures)
-        time.sleep(0.3)
+        assert failed.wait(HANG_S)
         again = RangeServer(streaming.packed, port=port)
         assert reading.result() == streaming.samples
     again.stop()
