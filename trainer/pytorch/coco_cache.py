@@ -17,7 +17,7 @@ from trainer.pytorch.maskrcnn_loading import encode_outline
 from trainer.pytorch.strategy import Ranks
 
 # Another number for other arrays of the same annotations.
-VERSION = 1
+VERSION = 2
 ABOUT = "about.json"
 # Of each picture; `name_ends` and `object_ends` tell where its bytes and its objects end.
 OF_PICTURES = ("ids", "widths", "heights", "name_ends", "object_ends")

@@ -23,6 +23,7 @@ SplitName = Literal["train2017", "val2017"]
 FORMAT_HINT = "a folder as COCO 2017's: train2017/, val2017/, annotations/; or --data synthetic"
 # A polygon of fewer points has no area.
 LEAST_NUMBERS = 6
+_MOST_RUN_BITS = 40
 
 Rle = Mapping[str, Any]
 
@@ -196,14 +197,47 @@ def _is_of(outline: Sequence[array[float]] | Rle, image: Mapping[str, Any]) -> b
     """Tell whether an outline fits its picture: drawing it allocates what it says, unchecked."""
     width, height = image["width"], image["height"]
     if isinstance(outline, Mapping):
-        counts = outline["counts"]
-        in_picture = isinstance(counts, str) or 0 <= min(counts) <= max(counts) <= width * height
-        return outline["size"] == [height, width] and in_picture
+        return outline["size"] == [height, width] and _cover(outline["counts"], width * height)
     reach = 2 * (width + height)
     return all(
         math.isfinite(sum(polygon)) and -reach <= min(polygon) <= max(polygon) <= reach
         for polygon in outline
     )
+
+
+def _cover(counts: str | Sequence[float], num_pixels: int) -> bool:
+    """Tell whether runs are of so many pixels: pycocotools leaves others as they lie in memory."""
+    try:
+        runs = _unpack(counts) if isinstance(counts, str) else counts
+        in_picture = 0 <= min(runs) <= max(runs) <= num_pixels
+        return in_picture and sum(int(run) for run in runs) == num_pixels
+    except ValueError:
+        return False
+
+
+def _unpack(packed: str) -> list[int]:
+    """Read a compressed run-length code as pycocotools' `rleFrString` does, which does not check it.
+
+    Each character holds 5 bits and whether more follow; from the fourth run on the run two before is
+    to be added. Raises ValueError for what is no such code.
+    """
+    runs: list[int] = []
+    value = num_bits = 0
+    for code in packed.encode("ascii"):
+        bits = code - ord("0")
+        if not 0 <= bits < 1 << 6 or num_bits > _MOST_RUN_BITS:
+            raise ValueError(packed)
+        value |= (bits & 0x1F) << num_bits
+        num_bits += 5
+        if bits & 0x20:
+            continue
+        if bits & 0x10:
+            value -= 1 << num_bits
+        runs.append(value + runs[-2] if len(runs) > 2 else value)
+        value = num_bits = 0
+    if num_bits:
+        raise ValueError(packed)
+    return runs
 
 
 def _require_files(folder: Path, pictures: Sequence[CocoPicture], path: Path) -> None:

@@ -16,6 +16,8 @@ from trainer.data.synthesize.coco import CATEGORIES, main, make_coco
 
 SQUARE = [2.0, 2.0, 12.0, 2.0, 12.0, 12.0, 2.0, 12.0]
 CODE = {"size": [30, 40], "counts": [100, 5, 1095]}
+# As pycocotools packs runs of 100, 5, 1000, 30 and 65.
+PACKED = {"size": [30, 40], "counts": "T35Xo0i0iRO"}
 
 
 def annotation(number: int, image: int, **changes) -> dict:
@@ -91,6 +93,31 @@ class TestReading:
         assert [each.annotation for each in found.pictures[0].objects] == [5]
         assert found.pictures[0].objects[0].outline == (array("d", SQUARE),)
         assert found.num_unusable == 4
+
+    def test_runs_cover_the_picture_packed_or_not_also_as_whole_numbers_with_a_point(
+        self, tmp_path
+    ):
+        outlines = [PACKED, CODE, {**CODE, "counts": [100.0, 5.0, 1095.0]}]
+        useful = [annotation(number, 10, segmentation=each) for number, each in enumerate(outlines)]
+        found = read_split(write(tmp_path, "val2017", content(annotations=useful)), "val2017")
+        assert [each.outline for each in found.pictures[0].objects] == outlines
+
+    @pytest.mark.parametrize(
+        "counts",
+        [
+            *([], [1199], [100, 5, 1094], [100, 5, 1096], [100.5, 5, 1094.5], [100, float("nan")]),
+            *("", "T35", PACKED["counts"][:-1], PACKED["counts"] + "1", "o" * 100_000, "\u00e9"),
+            PACKED["counts"].replace("T35", "D35"),
+        ],
+    )
+    def test_runs_that_cover_less_or_more_than_the_picture_are_refused(self, tmp_path, counts):
+        """What draws them leaves the rest as it lay in memory."""
+        wrong = annotation(8, 10, segmentation={"size": [30, 40], "counts": counts})
+        with pytest.raises(TrainingError) as raised:
+            read_split(write(tmp_path, "val2017", content(annotations=[wrong])), "val2017")
+        assert str(raised.value).endswith(
+            "cannot be used: the outline of annotation 8 is not of its image's size"
+        )
 
 
 IMAGES = content()["images"]
