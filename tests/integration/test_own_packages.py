@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import shutil
 import signal
 import socket
@@ -19,7 +20,7 @@ from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import RunState
 from jobs.engines.local.layers import layer_folder, make_layer
 from jobs.images.layers import build_layer, layer_root
-from jobs.images.runtimes import PROJECT
+from jobs.images.runtimes import PROJECT, find_uv
 from jobs.jobfile.read import decode_job
 from jobs.jobfile.requirements import fingerprint
 from jobs.launching.plan import plan_on
@@ -76,7 +77,7 @@ def code(tmp_path: Path) -> Iterator[Code]:
 
 @pytest.fixture
 def gangs(tmp_path: Path) -> Iterator[Gangs]:
-    made = Gangs(tmp_path / "workspace")
+    made = Gangs(tmp_path / "work space")
     yield made
     made.end()
 
@@ -224,3 +225,17 @@ def test_layer_and_setup_leave_the_runtime_as_it_is(code: Code, torch_gangs: Gan
     assert layer_folder(record.plan.spec, python) == root
     assert record.image_digest == root.name
     assert differences(record, Path(handle.run_dir), torch_gangs.engine) == []
+
+
+def test_setup_installs_by_pip_and_uv_where_the_workspace_has_a_blank(code: Code, gangs: Gangs):
+    options = "install -q --no-index --find-links wheels"
+    make_wheel(code.folder / "wheels", "fromuv", "1.0", "SAYS = 'two'")
+    uv = shlex.quote(str(find_uv(PROJECT)))
+    handle = gangs.python(
+        f"import {code.package}, fromuv; print({code.package}.SAYS, fromuv.SAYS)",
+        code=str(code.folder),
+        processes_per_node=1,
+        setup=(f"pip {options} {code.package}", f"{uv} pip {options} fromuv"),
+    )
+    assert gangs.wait(handle).state is RunState.COMPLETED, gangs.error(handle)
+    assert gangs.texts(handle, 0)[-1] == "one two"
