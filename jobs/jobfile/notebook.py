@@ -9,9 +9,12 @@ from keyword import iskeyword
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from jobs.contracts.errors import LaunchError
+from jobs.contracts.spec import JobFile
 from jobs.jobfile.arguments import Argument
+from jobs.jobfile.yaml_tree import Node
 from jobs.rank.notebook import PROGRAM
 
 SUFFIX = ".ipynb"
@@ -25,6 +28,31 @@ _CELL_MAGIC = re.compile(r"\s*%%")
 def is_notebook(path: str | None) -> bool:
     """Tell whether a path is that of a notebook."""
     return path is not None and path.lower().endswith(SUFFIX)
+
+
+def with_numbers(job: JobFile, root: Node) -> JobFile:
+    """Give a notebook's job with numbers where its file, the tree `root`, has numbers in `args`.
+
+    A script's options are words, so decoding kept `1e-3` and `0.90` as they were written; a cell
+    that is assigned them computes with them. What was quoted stays a text.
+    """
+    args = root.value.get("args") if isinstance(root.value, dict) else None
+    if not is_notebook(job.script) or args is None or not isinstance(args.node.value, dict):
+        return job
+    assert isinstance(job.args, dict), "it was decoded from this mapping"
+    entries = args.node.value
+    numbers = {key: _with_numbers(value, entries[key].node) for key, value in job.args.items()}
+    return replace(job, args=numbers)
+
+
+def _with_numbers(value: Argument, node: Node) -> Argument:
+    if isinstance(value, list) and isinstance(node.value, list):
+        return [_number(*each) for each in zip(value, node.value, strict=True)]
+    return _number(value, node) if isinstance(value, str) else value
+
+
+def _number(value: float | str, node: Node) -> float | str:
+    return node.value if isinstance(node.value, int | float) else value
 
 
 def notebook_command(

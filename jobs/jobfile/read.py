@@ -13,7 +13,7 @@ from jobs.contracts.errors import LaunchError, NotFound
 from jobs.contracts.spec import JobFile
 from jobs.jobfile.decode import decode
 from jobs.jobfile.inputs import check_input, with_long_inputs, with_paths
-from jobs.jobfile.notebook import is_notebook
+from jobs.jobfile.notebook import is_notebook, with_numbers
 from jobs.jobfile.placeholders import check_placeholders
 from jobs.jobfile.program_options import Option, check_arguments, read_options
 from jobs.jobfile.written import SUFFIXES as SCRIPTS
@@ -196,7 +196,7 @@ def override(root: Node, overrides: Sequence[str], options: Mapping[str, str]) -
 def decode_job(root: Node) -> JobFile:
     """Decode the tree as a job file; checks its keys one by one and against each other."""
     root = with_long_inputs(root)
-    job = decode(root, JobFile, ignored=(SCHEMA_KEY,))
+    job = with_numbers(decode(root, JobFile, ignored=(SCHEMA_KEY,)), root)
     _check_program(job, root)
     _check_variables(job, root)
     _check_folders(job, root)

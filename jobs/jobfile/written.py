@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,7 +99,8 @@ def _program(script: Path, arguments: Sequence[str]) -> list[str]:
     words, args = split_argv(["python", script.name, *arguments])
     if len(words) > 2:
         return [*lines, f"args: [{', '.join(map(_scalar, arguments))}]"]
-    given = [f"  {_scalar(key)}: {_value(value)}" for key, value in args.items()]
+    write = _parameter if is_notebook(script.name) else _scalar
+    given = [f"  {_scalar(key)}: {_value(value, write)}" for key, value in args.items()]
     return [*lines, *(["args:"] if given else []), *given]
 
 
@@ -108,18 +109,23 @@ def _name(stem: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._")[:63] or "script"
 
 
-def _value(value: Argument) -> str:
+def _value(value: Argument, write: Callable[[str], str]) -> str:
     if isinstance(value, list):
-        return f"[{', '.join(_scalar(str(each)) for each in value)}]"
-    return "true" if value is True else _scalar(str(value))
+        return f"[{', '.join(write(str(each)) for each in value)}]"
+    return "true" if value is True else write(str(value))
+
+
+def _parameter(text: str) -> str:
+    """Write a notebook's parameter, which is a value in its cells: `false` is no text there."""
+    return text if isinstance(plain_scalar(text), bool) else _scalar(text)
 
 
 def _scalar(text: str) -> str:
     """Write a text or a number so that YAML gives it back as it is."""
-    is_plain = _PLAIN.fullmatch(text) and isinstance(plain_scalar(text), str | int | float)
-    if is_plain and not isinstance(plain_scalar(text), bool):
-        return text
-    return json.dumps(text, ensure_ascii=False)
+    plain = plain_scalar(text)
+    is_number = isinstance(plain, int | float) and not isinstance(plain, bool)
+    is_plain = is_number or (isinstance(plain, str) and _PLAIN.fullmatch(text))
+    return text if is_plain else json.dumps(text, ensure_ascii=False)
 
 
 def _with_comment(line: str, comment: str) -> str:

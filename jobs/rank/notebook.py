@@ -17,7 +17,8 @@ import tempfile
 from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
-from typing import Any
+from math import isfinite
+from typing import Any, cast
 
 # The first word of a job's command that stands for this program, on every engine.
 PROGRAM = "trainyard-notebook"
@@ -78,11 +79,19 @@ def insert_parameters(notebook: Any, parameters: dict[str, Any], formats: Any) -
     """Add a cell that assigns the parameters, where papermill would: others read it, too."""
     if not parameters:
         return
-    text = "\n".join(f"{name} = {value!r}" for name, value in parameters.items())
+    text = "\n".join(f"{name} = {literal(value)}" for name, value in parameters.items())
     cell = formats.v4.new_code_cell(text, metadata={"tags": ["injected-parameters"]})
     tags = [each.metadata.get("tags", ()) for each in notebook.cells]
     at = next((at + 1 for at, each in enumerate(tags) if "parameters" in each), 0)
     notebook.cells.insert(at, cell)
+
+
+def literal(value: Any) -> str:
+    """Write a parameter as Python, which has no word for what is no finite number."""
+    if isinstance(value, list):
+        return f"[{', '.join(literal(each) for each in cast('list[Any]', value))}]"
+    is_finite = not isinstance(value, float) or isfinite(value)
+    return repr(value) if is_finite else f"float('{value}')"
 
 
 def telling(process: Any) -> Any:

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import JobFile
 from jobs.jobfile.notebook import code_of, is_notebook, notebook_command
-from jobs.jobfile.read import CodeLocation
-from jobs.jobfile.resolve import resolve
+from jobs.jobfile.read import CodeLocation, load_job
+from jobs.jobfile.resolve import command_of, resolve
 from tests.fakes.gangs import make_environment
 
 CODE = CodeLocation(folder="/code", script="sub/train.ipynb")
@@ -65,6 +65,57 @@ def test_arguments_are_parameters_of_their_types():
         "name": "3",
         "amp": True,
         "none": None,
+    }
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.ipynb").write_bytes(cells("import torch"))
+    (tmp_path / "requirements.txt").write_text("nbclient\nipykernel\n")
+    return tmp_path
+
+
+def parameters(*words, **given):
+    loaded = load_job(*words, **given)
+    return json.loads(command_of(loaded.job, loaded.code)[3])
+
+
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        (["--lr", "1e-3"], {"lr": 1e-3}),
+        (["--lr", "0.90", "--decay", ".5", "--seed", "007"], {"lr": 0.9, "decay": 0.5, "seed": 7}),
+        (["--shift", "-1e-3", "--at", "-4"], {"shift": -1e-3, "at": -4}),
+        (["--rates", "1e-3", "5e-4", "fast"], {"rates": [1e-3, 5e-4, "fast"]}),
+        (["--amp", "false", "--fast"], {"amp": False, "fast": True}),
+        (["--name", "vit_b", "--path", "~", "--tag", '"3"'], {"name": "vit_b", "path": "~", "tag": '"3"'}),
+        (["--most", ".inf"], {"most": float("inf")}),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_numbers_behind_the_dashes_are_numbers_in_the_cells(folder, words, given):
+    told = parameters("train.ipynb", arguments=words)
+    assert told == given
+    assert {key: type(value) for key, value in told.items()} == {
+        key: type(value) for key, value in given.items()
+    }
+
+
+def test_numbers_of_a_job_file_are_numbers_in_the_cells_and_quoted_ones_text(folder):
+    (folder / "job.yaml").write_text(
+        "name: x\nimage: pytorch\nscript: train.ipynb\n"
+        "args: {lr: 5e-4, version: '1.10', rates: [1e-3, '3', 0.50], ids: 0x10, none: null}\n"
+    )
+    expected = {"lr": 5e-4, "version": "1.10", "rates": [1e-3, "3", 0.5], "ids": 16, "none": None}
+    assert parameters("job.yaml") == expected
+    overrides = ["args.lr=1e-3", "args.rates=['7', 2e-3]", 'args.ids="0x10"', "args.none=false"]
+    assert parameters("job.yaml", overrides) == {
+        "lr": 1e-3,
+        "version": "1.10",
+        "rates": ["7", 2e-3],
+        "ids": "0x10",
+        "none": False,
     }
 
 

@@ -55,7 +55,7 @@ def test_a_run_of_a_notebook_tells_its_lines_and_keeps_what_had_been_shown(gangs
         ("raise ValueError('no luck')",),
         ("print('never')",),
     )
-    given = json.dumps({"epochs": 3, "name": "it's"})
+    given = json.dumps({"epochs": 3, "name": "it's", "most": [1.5, float("inf"), float("nan")]})
     handle = gangs.submit(
         [PROGRAM, "train.ipynb", "${outputs.notebook}/train.ipynb", given],
         code=str(code),
@@ -68,7 +68,8 @@ def test_a_run_of_a_notebook_tells_its_lines_and_keeps_what_had_been_shown(gangs
 
     kept = json.loads((tmp_path / handle.run_dir / "outputs/notebook/train.ipynb").read_text())
     sources = ["".join(each["source"]) for each in kept["cells"]]
-    assert sources[1] == 'epochs = 3\nname = "it\'s"'
+    most = "[1.5, float('inf'), float('nan')]"
+    assert sources[1] == f'epochs = 3\nname = "it\'s"\nmost = {most}'
     shown = [each["outputs"] for each in kept["cells"]]
     assert [each["output_type"] for each in shown[2]] == ["stream", "execute_result"]
     assert (shown[4][0]["ename"], shown[5]) == ("ValueError", [])
