@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.contracts.errors import LaunchError
-from jobs.jobfile.arguments import Argument, split_argv
+from jobs.jobfile.arguments import Argument, split_argv, to_argv
 from jobs.jobfile.notebook import SUFFIX as NOTEBOOK
 from jobs.jobfile.notebook import is_notebook
 from jobs.jobfile.script import Reading, read_script
@@ -96,12 +96,27 @@ def _program(script: Path, arguments: Sequence[str]) -> list[str]:
         f"script: {_scalar(script.as_posix())}",
         _with_comment(code, "this folder travels, except files in .gitignore"),
     ]
+    write = _scalar
+    if is_notebook(script.name):
+        arguments, write = _without_equals(arguments), _parameter
     words, args = split_argv(["python", script.name, *arguments])
     if len(words) > 2:
         return [*lines, f"args: [{', '.join(map(_scalar, arguments))}]"]
-    write = _parameter if is_notebook(script.name) else _scalar
     given = [f"  {_scalar(key)}: {_value(value, write)}" for key, value in args.items()]
     return [*lines, *(["args:"] if given else []), *given]
+
+
+def _without_equals(arguments: Sequence[str]) -> list[str]:
+    """Write `--epochs=3` as the two words `--epochs 3`: a notebook has no words that could differ.
+
+    One with another value behind it stays, and is refused with the rest.
+    """
+    words: list[str] = []
+    for word, following in zip(arguments, (*arguments[1:], "--"), strict=False):
+        key, equals, value = word.partition("=")
+        is_joined = key.startswith("--") and equals and following.startswith("--")
+        words += to_argv({key.removeprefix("--"): value}) if is_joined else [word]
+    return words
 
 
 def _name(stem: str) -> str:

@@ -91,6 +91,8 @@ def parameters(*words, **given):
         (["--amp", "false", "--fast"], {"amp": False, "fast": True}),
         (["--name", "vit_b", "--path", "~", "--tag", '"3"'], {"name": "vit_b", "path": "~", "tag": '"3"'}),
         (["--most", ".inf"], {"most": float("inf")}),
+        (["--epochs=3"], {"epochs": 3}),
+        (["--batch-size=3", "--lr=-1e-3", "--amp", "--note=-x", "--where=a=b", "--none="], {"batch_size": 3, "lr": -1e-3, "amp": True, "note": "-x", "where": "a=b", "none": ""}),
     ],
     ids=" ".join,
 )  # fmt: skip
@@ -100,6 +102,14 @@ def test_numbers_behind_the_dashes_are_numbers_in_the_cells(folder, words, given
     assert {key: type(value) for key, value in told.items()} == {
         key: type(value) for key, value in given.items()
     }
+
+
+@pytest.mark.parametrize("words", [["--epochs=3", "4"], ["3"], ["--a=1", "--a=2"], ["--=3"]])
+def test_words_behind_the_dashes_that_assign_nothing_are_refused(folder, words):
+    with pytest.raises(LaunchError) as error:
+        parameters("train.ipynb", arguments=words)
+    expected = "`args` of the notebook `train.ipynb` are words, and a notebook has parameters"
+    assert error.value.message == expected
 
 
 def test_numbers_of_a_job_file_are_numbers_in_the_cells_and_quoted_ones_text(folder):
