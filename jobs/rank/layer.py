@@ -103,6 +103,7 @@ def install(folder: str, requirements: str) -> int:
         stderr=subprocess.STDOUT,
         encoding="utf-8",
         errors="replace",
+        close_fds=False,  # so that pip keeps the layer's lock, also if this process is killed
     )
     lines: list[str] = []
     for line in process.stdout or ():

@@ -10,8 +10,9 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import nullcontext
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -19,12 +20,14 @@ import pytest
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import RunState
 from jobs.engines.local.layers import layer_folder, make_layer
+from jobs.host.private import open_lock, try_lock
 from jobs.images.layers import build_layer, layer_root
 from jobs.images.runtimes import PROJECT, find_uv
 from jobs.jobfile.read import decode_job
 from jobs.jobfile.requirements import fingerprint
 from jobs.launching.plan import plan_on
 from jobs.launching.rerun import differences, recorded_job
+from tests.busy import POLL_S, Bound
 from tests.fakes.gangs import Gangs, make_spec
 from tests.fakes.wheels import make_wheel, requirement
 
@@ -32,10 +35,11 @@ OURS = Path(sys.executable)
 OFFLINE = "--no-index\n--find-links wheels\n"
 # Says so when it has begun, in a process that is killed from outside.
 BUILDER = """
-import sys
+import signal, sys
 from contextlib import nullcontext
 from pathlib import Path
 from jobs.images.layers import build_layer
+signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # as `launch` does
 root, python, project, folder = map(Path, sys.argv[1:5])
 build_layer(root, python, project, folder=folder, requirements="slow.txt", environ={"PATH": "/usr/bin:/bin"},
             report=lambda title: nullcontext())
@@ -134,7 +138,9 @@ def test_hashes_are_held_against_what_is_installed(code: Code, *, changed: bool)
     assert caught.value.message == told
 
 
-def test_builder_that_is_killed_leaves_no_layer_and_the_next_one_builds_it(code: Code, tmp_path):
+@contextmanager
+def half_made(code: Code, folder: Path) -> Generator[subprocess.Popen[bytes]]:
+    """A builder, in a session of its own, whose pip asks for a package."""
     (code.folder / "slow.txt").write_text(f"{code.package}\n", encoding="utf-8")
     with socket.create_server(("127.0.0.1", 0)) as silent:  # an index that never answers
         index = f"http://127.0.0.1:{silent.getsockname()[1]}/simple"
@@ -142,16 +148,36 @@ def test_builder_that_is_killed_leaves_no_layer_and_the_next_one_builds_it(code:
         environ["PYTHONPATH"] = str(PROJECT)
         words = [str(each) for each in (code.root(), OURS, PROJECT, code.folder)]
         argv = [sys.executable, "-c", BUILDER, *words]
-        builder = subprocess.Popen(argv, env=environ, start_new_session=True, cwd=tmp_path)
+        builder = subprocess.Popen(argv, env=environ, start_new_session=True, cwd=folder)
         connection, _ = silent.accept()  # pip asks for the package: the layer is half made
+        with connection:
+            yield builder
+
+
+def test_builder_that_is_killed_leaves_no_layer_and_the_next_one_builds_it(code: Code, tmp_path):
+    with half_made(code, tmp_path) as builder:
         os.killpg(builder.pid, signal.SIGKILL)
         builder.wait()
-        connection.close()
     assert (code.root() / "bin" / "python").exists()
     assert not (code.root() / ".finished").exists()
     spec = make_spec(["true"], code=str(code.folder), requirements="needed.txt")
     assert make_layer(spec, OURS) == str(code.root() / "bin" / "python")
     assert (code.root() / ".finished").exists()
+
+
+def test_pip_that_outlives_its_builder_keeps_the_layers_lock(code: Code, tmp_path):
+    with half_made(code, tmp_path) as builder:
+        lock = open_lock(code.root().with_name(f"{code.root().name}.lock"))
+        builder.terminate()
+        assert builder.wait() == 128 + signal.SIGTERM
+        is_kept = not try_lock(lock, without_locks=True)
+        os.killpg(builder.pid, signal.SIGKILL)
+    bound = Bound(60)
+    while not try_lock(lock, without_locks=True):
+        bound.check()
+        time.sleep(POLL_S)
+    os.close(lock)
+    assert is_kept
 
 
 def test_two_launches_at_once_make_one_layer(code: Code):
