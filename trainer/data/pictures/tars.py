@@ -1,6 +1,6 @@
 """Indexes pictures in tar files that were packed elsewhere and have no index.
 
-DIR/train/*.tar             <key>.jpg and <key>.cls (a number) beside each other
+DIR/train/*.tar             <key>.jpg and <key>.cls (a number) beside each other; no dot in the key's last part
 DIR/classes.txt             the names of the classes, one a line; may be missing
 """
 
@@ -68,7 +68,8 @@ class _Members:
 def open_tars(folder: Path, shards: Sequence[str]) -> TarPictures:
     """Index the members of these tar files, of which only headers and labels are read.
 
-    Raises TrainingError for what is no tar file, and for a picture without a label.
+    Raises TrainingError for what is no tar file, for a picture without a label or the other way
+    round, and for a picture that would not be taken by the name or the kind of its member.
     """
     members = _Members()
     labels = array("I")
@@ -90,8 +91,14 @@ def _labelled(path: str) -> Iterator[tuple[tarfile.TarInfo, int]]:
     try:
         with tarfile.open(path, "r:") as shard:
             for member in shard:
-                key, suffix = _key(member.name)
-                if member.isreg() and f".{suffix.lower()}" in SUFFIXES:
+                name = PurePosixPath(member.name)
+                if member.isdir() or name.name.startswith("."):
+                    continue
+                key, suffix = _key(name)
+                if name.suffix.lower() in SUFFIXES:
+                    _require_picture(path, member, suffix)
+                    if key in pictures:
+                        raise _two_pictures(path, pictures[key], member)
                     pictures[key] = member
                 elif member.isreg() and suffix == LABEL_SUFFIX:
                     content = shard.extractfile(member)
@@ -99,6 +106,9 @@ def _labelled(path: str) -> Iterator[tuple[tarfile.TarInfo, int]]:
                     labels[key] = int(content.read())
     except (OSError, ValueError, tarfile.TarError) as error:
         raise unreadable(path, str(error)) from None
+    for key in (key for key in labels if key not in pictures):
+        message = f"`{path}` has no picture for its label `{key}.{LABEL_SUFFIX}`"
+        raise TrainingError(message, hint="a member of that name with the suffix jpg, jpeg or png")
     for key, member in pictures.items():
         if labels.get(key, -1) < 0:
             message = f"`{path}` has no label `{key}.{LABEL_SUFFIX}` for `{member.name}`"
@@ -106,11 +116,29 @@ def _labelled(path: str) -> Iterator[tuple[tarfile.TarInfo, int]]:
         yield member, labels[key]
 
 
-def _key(name: str) -> tuple[str, str]:
+def _key(path: PurePosixPath) -> tuple[str, str]:
     """Give `a/b` and `jpg` for `a/b.jpg`; the suffix begins at the file name's first dot."""
-    path = PurePosixPath(name)
     stem, _, suffix = path.name.partition(".")
-    return str(path.with_name(stem)) if stem else name, suffix
+    return str(path.with_name(stem)), suffix
+
+
+def _require_picture(path: str, member: tarfile.TarInfo, suffix: str) -> None:
+    """Raise TrainingError for a picture by its name that is none of the shard's pictures."""
+    if f".{suffix.lower()}" not in SUFFIXES:
+        why = f"its suffix, `.{suffix}`, begins at the first dot of its name, as WebDataset has it"
+        hint = "name it without that dot, and its label as well"
+    elif not member.isreg():
+        why = "it is a link" if member.islnk() or member.issym() else "it is no file"
+        hint = "pack files in place of links: tar --hard-dereference --dereference"
+    else:
+        return
+    message = f"`{path}:{member.name}` cannot be used: {why}"
+    raise TrainingError(message, hint=hint)
+
+
+def _two_pictures(path: str, one: tarfile.TarInfo, other: tarfile.TarInfo) -> TrainingError:
+    message = f"`{path}` has two pictures of one key: `{one.name}`, `{other.name}`"
+    return TrainingError(message, hint="a key, a name up to its first dot, has one picture")
 
 
 def _class_names(path: Path, num_seen: int) -> tuple[str, ...]:

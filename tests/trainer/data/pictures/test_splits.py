@@ -113,6 +113,15 @@ class TestShards:
         train, val = open_splits(tmp_path)
         assert train.classes == val.classes == ("0", "1", "2")
 
+    def test_hidden_members_and_folders_are_no_pictures(self, tmp_path):
+        hidden = {"._a.jpg": b"", "d/._a.x.jpg": b"", "d/.cls": b"0", ".jpg": b""}
+        write_shard(tmp_path / "train" / "0.tar", {"d/a.jpg": b"a", "d/a.cls": b"0", **hidden})
+        with tarfile.open(tmp_path / "train" / "0.tar", "a") as shard:
+            folder = tarfile.TarInfo("d.jpg")
+            folder.type = tarfile.DIRTYPE
+            shard.addfile(folder)
+        assert samples(open_pictures(tmp_path, "train")) == [("0", b"a")]
+
     def test_open_files_stay_behind_when_pictures_go_to_another_process(self, tmp_path):
         pictures = open_pictures(self.make(tmp_path), "train")
         assert samples(pickle.loads(pickle.dumps(pictures))) == samples(pictures)
@@ -153,6 +162,35 @@ class TestMistakes:
     def test_a_picture_without_a_label(self, tmp_path):
         write_shard(tmp_path / "train" / "0.tar", {"a.jpg": b""})
         self.check(tmp_path, "`DIR/train/0.tar` has no label `a.cls` for `a.jpg`")
+
+    def test_a_label_without_a_picture(self, tmp_path):
+        members = {"a.jpg": b"", "a.cls": b"0", "d/b.webp": b"", "d/b.cls": b"0"}
+        write_shard(tmp_path / "train" / "0.tar", members)
+        self.check(tmp_path, "`DIR/train/0.tar` has no picture for its label `d/b.cls` (hint: ")
+
+    @pytest.mark.parametrize("second", ["d/a.png", "./d/a.jpg"])
+    def test_two_pictures_of_one_key(self, tmp_path, second):
+        write_shard(tmp_path / "train" / "0.tar", {"d/a.jpg": b"", second: b"", "d/a.cls": b"0"})
+        self.check(
+            tmp_path, f"`DIR/train/0.tar` has two pictures of one key: `d/a.jpg`, `{second}`"
+        )
+
+    def test_a_picture_with_a_dot_in_its_key(self, tmp_path):
+        members = {"a.jpg": b"", "a.cls": b"0", "scan_2021.05.JPG": b"", "scan_2021.05.cls": b"0"}
+        write_shard(tmp_path / "train" / "0.tar", members)
+        message = (
+            "`DIR/train/0.tar:scan_2021.05.JPG` cannot be used: its suffix, `.05.JPG`, begins at"
+        )
+        self.check(tmp_path, message)
+
+    @pytest.mark.parametrize("kind", [tarfile.LNKTYPE, tarfile.SYMTYPE])
+    def test_a_picture_that_is_a_link(self, tmp_path, kind):
+        write_shard(tmp_path / "train" / "0.tar", {"a.jpg": b"", "a.cls": b"0", "b.cls": b"0"})
+        with tarfile.open(tmp_path / "train" / "0.tar", "a") as shard:
+            link = tarfile.TarInfo("b.jpg")
+            link.type, link.linkname = kind, "a.jpg"
+            shard.addfile(link)
+        self.check(tmp_path, "`DIR/train/0.tar:b.jpg` cannot be used: it is a link (hint: ")
 
     @pytest.mark.parametrize("label", [b"ant", b"", b"-1"])
     def test_a_label_that_is_no_number(self, tmp_path, label):
