@@ -36,10 +36,10 @@ def layer_python(folder: str) -> str:
 
 def layer_environment(folder: str) -> dict[str, str]:
     """Give the variables by which pip and uv install into a layer, and keep what is linked."""
-    from pathlib import PurePath
+    from pathlib import Path
 
     # Both split it at blanks, which a URL has none of.
-    constraints = PurePath(folder, CONSTRAINTS).as_uri()
+    constraints = Path(folder, CONSTRAINTS).as_uri()
     return {"VIRTUAL_ENV": folder, "PIP_CONSTRAINT": constraints, "UV_CONSTRAINT": constraints}
 
 
