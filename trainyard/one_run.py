@@ -99,7 +99,8 @@ class Run:
         from jobs.runs.logs import parse_pattern, parse_ranks, since_time
 
         status = self.status()
-        ranks = None if rank is None else parse_ranks(str(rank), status.world_size)
+        num_logs = self._engine.store.record(self._handle).plan.spec.num_processes
+        ranks = None if rank is None else parse_ranks(str(rank), num_logs)
         filters: dict[str, Any] = {
             "since": None if since is None else since_time(since, time.time()),
             "tail": tail,

@@ -6,7 +6,7 @@ from html import escape
 from pathlib import Path
 
 from jobs.contracts.errors import LaunchError
-from jobs.contracts.spec import RunHandle, RunStatus
+from jobs.contracts.spec import RunHandle
 from jobs.engines.base import Engine
 from jobs.host.console import masked
 from jobs.launching.ahead import look_ahead, progress_fields
@@ -42,18 +42,18 @@ def page_of(engine: Engine, handle: RunHandle) -> str:
     )
     return (
         f"<div><p><strong>{_text(status.name)}</strong> {_text(status.id)}</p>"
-        f"<table>{rows}</table><div>{charts_of(report)}</div>{_last_lines(engine, handle, status)}</div>"
+        f"<table>{rows}</table><div>{charts_of(report)}</div>{_last_lines(engine, handle)}</div>"
     )
 
 
-def _last_lines(engine: Engine, handle: RunHandle, status: RunStatus) -> str:
+def _last_lines(engine: Engine, handle: RunHandle) -> str:
     try:
         lines = list(engine.logs(handle, None, follow=False, tail=NUM_LINES))
     except LaunchError as error:
         return f"<p>{_text(error.message)}</p>"
     if not lines:
         return ""
-    has_ranks = status.world_size > 1
+    has_ranks = engine.store.record(handle).plan.spec.num_processes > 1
     text = "\n".join(
         f"[{line.rank}] {line.text[:LONGEST_LINE]}" if has_ranks else line.text[:LONGEST_LINE]
         for line in lines

@@ -157,7 +157,7 @@ def ranks(ctx: typer.Context, incomplete: str) -> Choices:
     spec = store.record(store.find(ctx.params["run"])).plan.spec
     begun, comma, _ = incomplete.rpartition(",")
     named = set(begun.split(","))
-    every = map(str, range(spec.nodes * spec.processes_per_node + spec.parameter_servers))
+    every = map(str, range(spec.num_processes))
     return {f"{begun}{comma}{rank}": "" for rank in every if rank not in named}
 
 

@@ -85,9 +85,7 @@ def logs(
             console.out(line)
         return 0
     status = engine.store.status(handle)
-    # Parameter servers have logs, too, numbered after the ranks.
-    spec = engine.store.record(handle).plan.spec
-    num_logs = status.world_size + spec.parameter_servers
+    num_logs = engine.store.record(handle).plan.spec.num_processes
     ranks = parse_ranks(rank, num_logs) if rank is not None else None
     words = options.stack_words(stack, env)
     try:

@@ -315,6 +315,11 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return self.nodes * self.processes_per_node
 
     @property
+    def num_processes(self) -> int:
+        """Number of processes that have a log of their own: ranks, then parameter servers, numbered on."""
+        return self.world_size + self.parameter_servers
+
+    @property
     def pushed_paths(self) -> tuple[Path, ...]:
         """Folders and files that inputs are pushed from: they are data, and travel with no code."""
         return tuple(Path(each.source.path) for each in self.inputs.values() if each.source)

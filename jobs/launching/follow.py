@@ -31,7 +31,7 @@ def follow(engine: Engine, handle: RunHandle, ranks: Sequence[int] | None = None
     status = wait_until_started(engine, handle)
     lines = lines_to_the_end(engine, handle, ranks)
     with status_line(engine, handle, status) as line:
-        write_lines(lines, status.world_size, line=line)
+        write_lines(lines, engine.store.record(handle).plan.spec.num_processes, line=line)
     return wait_until_over(engine, handle)
 
 
@@ -91,7 +91,7 @@ def see_through(engine: Engine, handle: RunHandle, timeout_s: float | None = Non
 
 def write_lines(
     lines: Iterable[LogLine],
-    world_size: int,
+    num_logs: int,
     *,
     has_times: bool = False,
     line: StatusLine | None = None,
@@ -100,7 +100,7 @@ def write_lines(
 
     They come above the status line, where there is one.
     """
-    width = len(str(max(world_size - 1, 0)))
+    width = len(str(max(num_logs - 1, 0)))
     is_seen = console.is_terminal(sys.stdout)
     prefixes: dict[int, str] = {}
     hidden = line.hidden if line is not None else nullcontext

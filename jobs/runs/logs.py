@@ -239,7 +239,7 @@ def _first_since(path: Path, start: int, end: int, since: str) -> int:
         return low
 
 
-def parse_ranks(text: str, world_size: int) -> list[int]:
+def parse_ranks(text: str, num_logs: int) -> list[int]:
     """Parse the ranks that `0,3`, `0-7` or a mixture names, in order.
 
     Raises LaunchError for an invalid rank, or a rank that the run does not have.
@@ -251,9 +251,9 @@ def parse_ranks(text: str, world_size: int) -> list[int]:
             message = f"`--rank {text}`: `{part}` is not a rank"
             raise LaunchError(message, hint="for example --rank 0,3 or --rank 0-7")
         first, last = int(match[1]), int(match[2] or match[1])
-        if max(first, last) >= world_size:
-            message = f"`--rank {text}`: the run has the ranks 0 to {world_size - 1}"
-            raise LaunchError(message, hint=f"--rank {world_size - 1}")
+        if max(first, last) >= num_logs:
+            message = f"`--rank {text}`: the run has the ranks 0 to {num_logs - 1}"
+            raise LaunchError(message, hint=f"--rank {num_logs - 1}")
         ranks.update(range(first, last + 1))
     if not ranks:
         message = f"`--rank {text}` names no rank"

@@ -236,11 +236,11 @@ def _open(reading: Reading, request: Request) -> Watched:
     asked = request.query_params
     engine, handle = open_run_at(reading, request.path_params["place"], request.path_params["run"])
     with heard():
-        size = engine.store.status(handle).world_size
+        num_logs = engine.store.record(handle).plan.spec.num_processes
     return Watched(
         engine=engine,
         handle=handle,
-        ranks=parse_ranks(asked["rank"], size) if asked.get("rank") else None,
+        ranks=parse_ranks(asked["rank"], num_logs) if asked.get("rank") else None,
         pattern=parse_pattern(asked.get("grep") or None),
         position=Position(request.headers.get("last-event-id") or asked.get("last", "")),
         is_here=Path(handle.run_dir).is_dir(),

@@ -77,7 +77,7 @@ class Pages:
         """Show a run: state, reason, figures, curves, lines, checkpoints, outputs, what it was made of."""
         place, run = _run_of(request)
         told = self._reading.ask(place, "show", of=[run])
-        address = _address(place, told["id"])
+        address, record = _address(place, told["id"]), tables.record_of(told["record"])
         words = self._reading.words_for(place)
         ages = {
             each["name"]: words_shown.age(each["saved"]) if each["saved"] else ""
@@ -89,12 +89,12 @@ class Pages:
             outputs=one_run.outputs_of(told["id"], told["run_dir"], address),
             fetched=one_run.fetched_to(told["id"]),
             actions=actions.of_run(told, place),
-            ranks=range(told["world_size"]),
+            num_logs=record.plan.spec.num_processes,
             asked=request.query_params,
             tables=[
                 tables.checkpoints(told["checkpoints"]["all"], ages),
                 tables.ranks(told["ranks"]),
-                tables.configuration(told["record"]),
+                tables.configuration(record),
             ],
             command=["launch", "show", told["id"], *words],
         )

@@ -251,9 +251,14 @@ def checks(place: str, found: Sequence[Row]) -> Table:
     return _table(f"Checks of {place}", ["Part", "State", "Found", "To mend it"], rows)
 
 
-def configuration(record: Row) -> Table:
+def record_of(told: Row) -> RunRecord:
+    """Read a run's record out of what `launch show` tells."""
+    return msgspec.json.decode(msgspec.json.encode(told), type=prepared(RunRecord))
+
+
+def configuration(record: RunRecord) -> Table:
     """Lay out what a run was made of, by the keys under which runs are compared."""
-    told = facts_of(msgspec.json.decode(msgspec.json.encode(record), type=prepared(RunRecord)))
+    told = facts_of(record)
     return _table(
         "What it was made of", ["Key", "Value"], [[key, each] for key, each in told.items()]
     )

@@ -534,6 +534,12 @@ def test_logs_are_prefixed_by_rank(launching, words, lines):
     assert (typed.code, typed.out, typed.err) == (0, lines, "")
 
 
+def test_logs_of_a_parameter_server_follow_those_of_the_ranks(launching):
+    launching.add_run(processes_per_node=1, parameter_servers=1)
+    assert launching.type("logs", "last", "--rank", "1").out == "[1] there\n"
+    assert "the run has the ranks 0 to 1" in launching.type("logs", "last", "--rank", "2").err
+
+
 def test_following_logs_ends_as_the_run_did(launching):
     run = launching.add_run(ends_as="failed")
     typed = launching.type("logs", "-f", run)

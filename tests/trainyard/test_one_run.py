@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 import trainyard
-from jobs.contracts.errors import NotFound
+from jobs.contracts.errors import LaunchError, NotFound
 from jobs.contracts.spec import LogLine
 from tests.fakes.launching import FakeEngine
 
@@ -45,6 +45,15 @@ def test_it_tells_its_state_lines_and_metrics(launching, run):
     assert run.report()["runs"][0]["id"] == run.id
     assert run.fetch(launching.folder / "results") == launching.folder / "results"
     assert trainyard.Run(run.id[:-1], env=launching.env_file).id == run.id
+
+
+def test_lines_of_a_parameter_server_are_read_and_shown_as_its_own(launching):
+    launching.add_run(processes_per_node=1, parameter_servers=1)
+    run = trainyard.Run(env=launching.env_file)
+    assert [each.text for each in run.logs(rank=1)] == ["there"]
+    assert "[0] hello\n[1] there" in run._repr_html_()
+    with pytest.raises(LaunchError, match="the run has the ranks 0 to 1"):
+        list(run.logs(rank=2))
 
 
 def test_its_frame_has_a_row_for_each_metric(run):

@@ -180,6 +180,5 @@ def _launcher_environment(spec: JobSpec, cluster: Cluster, run: str) -> dict[str
         return {**torch_environment(spec.limits, has_store=False), "TORCHELASTIC_RUN_ID": run}
     if spec.launcher == "tensorflow":
         # As locally: a process that has fewer threads than there are others may wait for itself.
-        num_processes = spec.world_size + spec.parameter_servers
-        return {"TF_NUM_INTEROP_THREADS": str(max(cluster.cpus_per_node, num_processes + 1))}
+        return {"TF_NUM_INTEROP_THREADS": str(max(cluster.cpus_per_node, spec.num_processes + 1))}
     return {}

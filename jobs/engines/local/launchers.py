@@ -142,8 +142,7 @@ def _launcher_environment(spec: JobSpec, cluster: Cluster) -> dict[str, str]:
     if spec.launcher == "tensorflow":
         # A thread waits for each process that another one calls; with one a core, which is what
         # TensorFlow takes by itself, a rank of one core waits for itself and never ends.
-        num_processes = spec.world_size + spec.parameter_servers
-        return {"TF_NUM_INTEROP_THREADS": str(max(cluster.cpus_per_node, num_processes + 1))}
+        return {"TF_NUM_INTEROP_THREADS": str(max(cluster.cpus_per_node, spec.num_processes + 1))}
     return {}
 
 

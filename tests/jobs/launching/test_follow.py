@@ -1,11 +1,14 @@
 """Following a run: what is said while it waits, and how its lines are written."""
 
+from types import SimpleNamespace
+
 import msgspec
 import pytest
 
 from jobs.contracts.spec import LogLine, RunHandle, RunState, RunStatus
 from jobs.launching import follow as following
 from jobs.launching.follow import follow, see_through, wait_until_over, write_lines
+from tests.fakes.gangs import make_spec
 
 HANDLE = RunHandle(id="r", engine="local", run_dir="/r")
 
@@ -28,12 +31,16 @@ class ScriptedEngine:
             stack="local",
             cluster="cpu",
             nodes=1,
-            world_size=12,
+            world_size=10,
             created="",
             started=None,
             ended=None,
             run_dir="/r",
         )
+
+    def record(self, _):
+        spec = make_spec(["python"], processes_per_node=10, parameter_servers=2)
+        return SimpleNamespace(plan=SimpleNamespace(spec=spec))
 
     def logs(self, handle, ranks, *, follow):
         assert follow

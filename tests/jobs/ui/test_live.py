@@ -119,6 +119,15 @@ def test_a_page_gets_the_lines_of_all_ranks_of_one_or_that_match(written, served
     assert served.ask("/runs/file/nope/lines").status == 404
 
 
+def test_lines_of_parameter_servers_are_read_behind_those_of_the_ranks(written, served):
+    run = written.add_run(parameter_servers=1)
+    write_log(written, run, 2, ["of the server"])
+    served.enter()
+    assert [each[2] for each in events_of(served, run, rank=2)[0]] == ["of the server"]
+    wrong = served.ask(f"/runs/file/{run}/lines?rank=3")
+    assert (wrong.status, wrong.text) == (400, "`--rank 3`: the run has the ranks 0 to 2")
+
+
 def test_a_long_log_begins_at_its_last_lines_and_every_event_can_be_the_last(written, served):
     run = written.add_run()
     write_log(written, run, 0, [str(number) for number in range(TAIL + 3 * MOST_AT_ONCE)])

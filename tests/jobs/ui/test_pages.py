@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 from concurrent.futures import wait
 from html.parser import HTMLParser
@@ -461,6 +462,24 @@ def test_the_cause_of_a_failure_leads_to_its_line_in_the_log(launching, pages):
     chosen = text_of(pages.run(asked("rank=1&grep=no%5C+luck", place="file", run=run)))
     assert 'placeholder="all, 0,3-5" value="1"' in chosen
     assert 'name="grep" size="24" value="no\\ luck"' in chosen
+
+
+@pytest.mark.parametrize(
+    ("size", "count", "names_them"),
+    [
+        ({"processes_per_node": 1}, 1, False),
+        ({"processes_per_node": 1, "parameter_servers": 1}, 2, True),
+        ({"processes_per_node": 2, "parameter_servers": 1}, 3, True),
+        ({"processes_per_node": 80}, 64, True),
+    ],
+)
+def test_lines_can_be_chosen_of_each_process_that_has_a_log(
+    launching, pages, size, count, names_them
+):
+    page = text_of(pages.run(asked(place="file", run=launching.add_run(**size))))
+    offered = re.search(r'<datalist id="ranks">(.*?)</datalist>', page)[1]
+    assert re.findall(r'value="(\d+)"', offered) == [str(each) for each in range(count)]
+    assert ("data-ranks" in page) is names_them
 
 
 def test_a_run_tells_its_checkpoints_ranks_and_configuration_in_tables(launching, pages):
