@@ -246,7 +246,9 @@ def _require_files(folder: Path, pictures: Sequence[CocoPicture], path: Path) ->
     missing = [picture.path for picture in pictures if picture.path not in there]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        shown = missing[0].relative_to(folder.parent)
+        shown = missing[0]
+        if shown.is_relative_to(folder.parent):  # not where `file_name` is an absolute path
+            shown = shown.relative_to(folder.parent)
         message = f"`{shown}`{more}, listed by `{path.name}`, is not in `{folder.parent}`"
         raise TrainingError(message, hint=FORMAT_HINT)
 

@@ -144,6 +144,10 @@ MISTAKES = {
         content(images=[*IMAGES, {**IMAGES[0], "id": 7, "file_name": "gone.jpg"}]),
         "`val2017/gone.jpg`, listed by `instances_val2017.json`, is not in `",
     ),
+    "an absolute picture": (
+        content(images=[*IMAGES, {**IMAGES[0], "id": 7, "file_name": "/data/gone.jpg"}]),
+        "`/data/gone.jpg`, listed by `instances_val2017.json`, is not in `",
+    ),
     "missing pictures": (
         content(
             images=[{**IMAGES[0], "id": 6 + n, "file_name": f"gone{n}.jpg"} for n in range(3)],
