@@ -28,7 +28,8 @@ def find_account() -> Account:
     if not found.subscription_id or not found.tenant_id:
         message = f"no way into Azure: no subscription is chosen\n  {_HINT}"
         raise pulumi.RunError(message)
-    return Account(subscription_id=found.subscription_id, tenant_id=found.tenant_id)
+    # Names that all of Azure shares are made from its letters, and it may be set in capitals.
+    return Account(subscription_id=found.subscription_id.lower(), tenant_id=found.tenant_id)
 
 
 def why_unpinned(config: Mapping[str, str], *, stack: str, subscription_id: str) -> str | None:

@@ -110,7 +110,7 @@ class Network(pulumi.ComponentResource):
             opts=replaced_with(self, self._group),
         )
         subscription, group, network_name = _parts(self.network_id)
-        if subscription != context.names.subscription_id.lower():
+        if subscription != context.names.subscription_id:
             message = (
                 f"existing.network is in subscription {subscription}, where this stack can make no "
                 "subnet\n  hint: have one made there and name it in existing.endpoints_subnet"

@@ -19,8 +19,10 @@ from infra.cloud.platform import CloudPlatform
 from infra.roles import Role
 from tests.fakes.recording_engine import RecordingEngine, declare, loops_closed
 from tests.infra.cloud_declared import (
+    ANSWERS,
     STACKS,
     SUBSCRIPTION,
+    answers_of,
     declare_stack,
     environment_of,
     read_config,
@@ -349,6 +351,26 @@ def test_who_has_chosen_no_subscription_is_told_what_to_type():
     reason, hint = str(caught.value).split("\n")
     assert reason == "no way into Azure: no subscription is chosen"
     assert hint.startswith("  hint: `az login`")
+
+
+def test_a_subscription_in_capitals_gives_the_same_names():
+    """As `pulumi config set azure-native:subscriptionId` and ARM_SUBSCRIPTION_ID take it, too."""
+    letters = "abcdef01-1111-4111-8111-111111111111"
+    settings = settings_of("dev")
+
+    def declared(subscription):
+        said = ANSWERS["azure-native:authorization:getClientConfig"]
+        answers = {
+            "azure-native:authorization:getClientConfig": said | {"subscriptionId": subscription}
+        }
+        _, found = declare(
+            lambda: CloudPlatform("cloud", settings) and None,
+            answers=answers,
+            outputs_of=answers_of,
+        )
+        return {(each.type, each.name): each.inputs for each in found}
+
+    assert declared(letters.upper()) == declared(letters)
 
 
 def test_a_login_that_fails_is_told_in_its_own_words():
