@@ -196,7 +196,24 @@ def test_each_row_says_why() -> None:
     [
         ("no network namespaces here: unshare: unshare failed: Operation not permitted", True),
         ("needs root, to give folders to another user", True),
-        ("a small file system needs root and mount", True),
+        ("a small file system needs root", True),
+        (
+            "strace may not trace here: strace: test_ptrace_get_syscall_info: PTRACE_TRACEME: Operation not permitted"
+            "\nstrace: ptrace(PTRACE_TRACEME, ...): Operation not permitted\nstrace: Process 9 detached",
+            True,
+        ),
+        ("strace may not trace here: strace: Can't fopen '/x/log': Permission denied", False),
+        ("strace may not trace here: ", False),
+        (
+            "no memory control group to be had here: [Errno 30] Read-only file system: "
+            "'/sys/fs/cgroup/memory/trainyard-test-x'",
+            True,
+        ),
+        (
+            "no memory control group to be had here: [Errno 17] File exists: "
+            "'/sys/fs/cgroup/memory/trainyard-test-x'",
+            False,
+        ),
         ("podman's containers are tried as root only: a storage of its own needs it", True),
         ("podman is not installed (apt-get install podman)", False),
         ("podman runs no container here: Error: unknown flag: --networks", False),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from tests.fakes.gangs import Gangs
 from tests.faults.torch_campaign import make_pictures
 from tests.faults.transfer_campaign import FlakyStore, flaky_store
+from tests.mounts import mount_tmpfs
 
 MEMORY_CONTROLLER = Path("/sys/fs/cgroup/memory")
 LIMIT_BYTES = 256 << 20
@@ -42,6 +44,19 @@ def store(flaky: FlakyStore) -> FlakyStore:
     """A store behind a proxy that lets everything pass."""
     flaky.proxy.clear()
     return flaky
+
+
+@pytest.fixture
+def small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A file system of DISK_BYTES of the test's module; needs root."""
+    if os.geteuid() != 0:
+        pytest.skip("a small file system needs root")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount_tmpfs(folder, f"size={request.module.DISK_BYTES}")
+    yield folder
+    # Lazily: after a failed test some process of its run may still hold it.
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,20 +14,7 @@ from jobs.contracts.spec import RunState
 from jobs.runs.outcome import headline
 from tests.fakes.gangs import Gangs
 
-SIZE = 4 << 20
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of SIZE bytes."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("a small file system needs root and mount")
-    yield folder
-    # Lazily: after a failed test some process of its run may still hold it.
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+DISK_BYTES = 4 << 20
 
 
 def fill(folder: Path, *, leave: int) -> Path:

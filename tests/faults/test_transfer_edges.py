@@ -5,10 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -24,18 +22,6 @@ from tests.folders import make_folder, read_folder
 
 # What a pull wants to be left free, and room for what is pulled.
 DISK_BYTES = 80 << 20
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of DISK_BYTES, all of it free."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("a small file system needs root and mount")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 # --- Full disks -----------------------------------------------------------------------------

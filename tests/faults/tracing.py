@@ -36,8 +36,10 @@ def require_strace(folder: Path) -> None:
     """Skip the test where no program can be traced."""
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed")
-    if subprocess.run(["strace", "-o", folder / "log", "true"], check=False).returncode:
-        pytest.skip("strace may not trace here")
+    tried = ["strace", "-o", folder / "log", "true"]
+    done = subprocess.run(tried, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"strace may not trace here: {done.stderr.strip()}")
 
 
 def calls_between_marks(command: Sequence[str | Path], log: Path) -> list[Call]:

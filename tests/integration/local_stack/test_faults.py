@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from infra.local import azurite_server
+from tests.mounts import mount_tmpfs
 
 needs_mount = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small tmpfs")
 
@@ -21,10 +22,7 @@ def mount(project):
     folder.mkdir()
 
     def run(options):
-        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            pytest.skip(f"no tmpfs can be mounted here: {done.stderr.strip()}")
+        mount_tmpfs(folder, options)
 
     yield run
     azurite_server.stop(project.storage)

@@ -1,0 +1,16 @@
+"""Mounts a small file system, or skips with the words of what refused it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+
+def mount_tmpfs(folder: Path, options: str) -> None:
+    """Mount a tmpfs with these options; needs root."""
+    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"no tmpfs can be mounted here: {done.stderr.strip()}")
