@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from infra.local import storage_folder
 from jobs.blobs import session
 from jobs.commands import completers
@@ -72,7 +74,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("TensorFlow's chief; see below | `{}` |", str(default(JOB, "chief")).lower()),
         promise(
             "`{path: folder, mode: mount}`: `{}`, `{}` or `{}` (",
-            *("download", "mount", "stream"),
+            *sorted(get_args(spec.InputMode)),
         ),
         promise("| `limits` | `wall_clock`, `cost`, `hang` | `hang: {}` |", default(RUN, "hang")),
         promise("`max`, `on: [{}, {}]` | none |", *default(spec.JobRetry, "on")),
