@@ -21,6 +21,7 @@ MISTAKE = 2
 _MOST_LINES = 400  # of pip's, to find its error in
 _CAUSE = "The conflict is caused by:"
 _PIN = re.compile(r"The user requested \(constraint\) (\S+)")
+_PROGRAM = re.compile(r'^"?((?:\.\./)+bin/[^/,"\n]+)"?,', re.MULTILINE)  # of a RECORD
 
 
 def layer_command(python: str, folder: str, requirements: str = "", pip: str = "") -> list[str]:
@@ -79,8 +80,8 @@ def make(folder: str, pip: str) -> None:
     _write(f"{folder}/{CONSTRAINTS}", "".join(f"{pin}\n" for pin in _pins()))
     script = f'#!/bin/sh\nexec {shlex.quote(layer_python(folder))} -m pip "$@"\n'
     for name in ("pip", "pip3"):
-        _write(f"{folder}/bin/{name}", script)
-        os.chmod(f"{folder}/bin/{name}", 0o700)
+        _write_program(f"{folder}/bin/{name}", script.encode())
+    _give_programs(folder)
 
 
 def install(folder: str, requirements: str) -> int:
@@ -153,6 +154,45 @@ def explain(lines: Sequence[str], requirements: str) -> tuple[str, str] | None:
     return None
 
 
+def on_python(program: bytes, python: str) -> bytes | None:
+    """Give a script of a package with another interpreter; None for what no Python runs."""
+    import shlex
+
+    first, _, rest = program.partition(b"\n")
+    try:
+        words = shlex.split(os.fsdecode(first[2:]))
+        second, _, below = rest.partition(b"\n")
+        if words == ["/bin/sh"] and second.startswith(b"'''exec' "):
+            # Installers write this where the path of Python is long, or has a blank.
+            words, rest = shlex.split(os.fsdecode(second))[1:-2], below.partition(b"\n")[2]
+    except ValueError:  # a quote that does not end
+        return None
+    if not words or not re.fullmatch(r"/.*/python[\d.]*", words[0]):
+        return None
+    line = " ".join(map(shlex.quote, [python, *words[1:]]))
+    return os.fsencode(f"#!/bin/sh\n'''exec' {line} \"$0\" \"$@\"\n' '''\n") + rest
+
+
+def _give_programs(folder: str) -> None:
+    """Write the programs of the packages below, so that the layer's Python runs them: it sees the layer."""
+    from importlib import metadata
+
+    for package in metadata.distributions():
+        for place in _PROGRAM.findall(package.read_text("RECORD") or ""):
+            program = f"{folder}/bin/{os.path.basename(place)}"
+            if os.path.lexists(program):
+                continue  # the layer's own, or of a package that hides this one
+            try:
+                with open(str(package.locate_file(place)), "rb") as file:
+                    is_script = file.read(2) == b"#!"  # no library of some MB
+                    text = b"#!" + file.read() if is_script else b""
+            except OSError:
+                continue
+            moved = on_python(text, layer_python(folder)) if is_script else None
+            if moved is not None:
+                _write_program(program, moved)
+
+
 def _pins() -> list[str]:
     """List the linked packages that this Python has, as requirements."""
     from importlib import metadata
@@ -181,6 +221,12 @@ def _add_pip(folder: str) -> None:
     done = subprocess.run(command, capture_output=True, check=False)
     if done.returncode:
         sys.stderr.write("warning: the image has no pip (hint: add it to the image)\n")
+
+
+def _write_program(path: str, text: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(text)
+    os.chmod(path, 0o700)
 
 
 def _write(path: str, text: str) -> None:

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+import venv
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -33,6 +34,7 @@ from tests.fakes.wheels import make_wheel, requirement
 
 OURS = Path(sys.executable)
 OFFLINE = "--no-index\n--find-links wheels\n"
+SAYS = "import sys\nprint(*(__import__(each).SAYS for each in sys.argv[1:]))\n"
 # Says so when it has begun, in a process that is killed from outside.
 BUILDER = """
 import signal, sys
@@ -82,6 +84,31 @@ def code(tmp_path: Path) -> Iterator[Code]:
 @pytest.fixture
 def gangs(tmp_path: Path) -> Iterator[Gangs]:
     made = Gangs(tmp_path / "work space")
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    """The Python of an image with the TensorFlow of CPUs, and with a program of that package."""
+    folder = tmp_path / "image"
+    venv.create(folder, symlinks=True)
+    (packages,) = folder.glob("lib/python3*/site-packages")
+    (packages / "tensorflow.py").write_text("SAYS = 'the image'\n", encoding="utf-8")
+    information = packages / "tensorflow_cpu-2.18.1.dist-info"
+    information.mkdir()
+    metadata = "Metadata-Version: 2.1\nName: tensorflow_cpu\nVersion: 2.18.1\n"
+    (information / "METADATA").write_text(metadata, encoding="utf-8")
+    (information / "RECORD").write_text("../../../bin/says,,\n", encoding="utf-8")
+    python, says = folder / "bin" / "python", folder / "bin" / "says"
+    says.write_text(f"#!{python}\n{SAYS}", encoding="utf-8")
+    says.chmod(0o700)
+    return python
+
+
+@pytest.fixture
+def image_gangs(tmp_path: Path, image: Path) -> Iterator[Gangs]:
+    made = Gangs(tmp_path / "work space", interpreter=image)
     yield made
     made.end()
 
@@ -265,3 +292,17 @@ def test_setup_installs_by_pip_and_uv_where_the_workspace_has_a_blank(code: Code
     )
     assert gangs.wait(handle).state is RunState.COMPLETED, gangs.error(handle)
     assert gangs.texts(handle, 0)[-1] == "one two"
+
+
+def test_program_of_the_image_sees_the_packages_of_the_job(code: Code, image_gangs: Gangs):
+    make_wheel(code.folder / "wheels", "fromsetup", "1.0", "SAYS = 'two'")
+    code.root(image_gangs.runtime(""))
+    handle = image_gangs.submit(
+        ["says", "tensorflow", code.package, "fromsetup"],
+        code=str(code.folder),
+        requirements="needed.txt",
+        processes_per_node=1,
+        setup=("pip install -q --no-index --find-links wheels fromsetup",),
+    )
+    assert image_gangs.wait(handle).state is RunState.COMPLETED, image_gangs.error(handle)
+    assert image_gangs.texts(handle, 0) == ["the image one two"]

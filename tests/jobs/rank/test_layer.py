@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobs.images.runtimes import LINKED as LINKED_BY_HOROVOD
-from jobs.rank.layer import LINKED, explain
+from jobs.rank.layer import LINKED, explain, on_python
 
 CONFLICT = """\
 ERROR: Cannot install -r r.txt (line 2) and torch==2.9.0 because these package versions have conflicts.
@@ -47,3 +47,28 @@ def test_mistake_in_the_requirements_is_one_message(said: str, message: str | No
 
 def test_packages_that_horovod_is_linked_against_are_kept() -> None:
     assert set(LINKED) == {"horovod", *LINKED_BY_HOROVOD}
+
+
+PYTHON = "/runs/a b/0.layer/bin/python"
+BELOW = b"import sys\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "options"),
+    [
+        ("#!/opt/runtime/bin/python\n", ""),
+        ("#! /usr/bin/python3.9 -E\n", " -E"),
+        ("#!/bin/sh\n'''exec' \"/a b/bin/python3\" \"$0\" \"$@\"\n' '''\n", ""),
+        ("#!/bin/sh\n'''exec' /long/bin/python -u \"$0\" \"$@\"\n' '''\n", " -u"),
+        (f"#!/bin/sh\n'''exec' '{PYTHON}' \"$0\" \"$@\"\n' '''\n", ""),
+        ("#!/bin/sh\nexec python\n", None),
+        ("#!/bin/sh\n'''exec' 'no end\n", None),
+        ("#!/usr/bin/env python\n", None),
+        ("#!/usr/bin/perl\n", None),
+        ("#!\n", None),
+    ],
+)
+def test_program_of_the_image_is_run_by_the_layers_python(first: str, options: str | None) -> None:
+    moved = on_python(first.encode() + BELOW, PYTHON)
+    line = f"#!/bin/sh\n'''exec' '{PYTHON}'{options} \"$0\" \"$@\"\n' '''\n"
+    assert moved == (None if options is None else line.encode() + BELOW)
