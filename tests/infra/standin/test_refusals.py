@@ -1,4 +1,8 @@
-"""The stand-in refuses what Azure refuses, each with the service's own code."""
+"""The stand-in refuses what Azure refuses, each with the service's own code.
+
+Where tests/fakes/azure_native (`refusals.py`, `combinations.py`) names no page and no issue for one,
+its code and words are guesses, and so are the messages, which are shortened: as the stand-in says.
+"""
 
 from __future__ import annotations
 

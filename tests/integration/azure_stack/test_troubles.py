@@ -1,4 +1,8 @@
-"""What Azure says no to: a clear message, or tried again; and the next `up` goes on from there."""
+"""What Azure says no to: a clear message, or tried again; and the next `up` goes on from there.
+
+Codes are Azure's where tests/fakes/azure_native/refusals.py names a page or an issue; words of quota,
+of a creation that fails later and of a deletion that is refused are as the stand-in says.
+"""
 
 from __future__ import annotations
 
