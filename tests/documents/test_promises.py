@@ -8,6 +8,7 @@ import pytest
 
 from tests.documents.promises import NO_PROMISES, PROMISES
 from tests.documents.promises.sentences import (
+    FIGURE,
     NoPromise,
     Promise,
     pages,
@@ -74,3 +75,22 @@ def test_a_figure_that_no_row_holds_is_named(page) -> None:
     (unheld,) = unheld_figures(page, [row], [])
     assert "takes up to two minutes" in unheld
     assert list(unheld_figures(page, [row], [NoPromise(r"up to two minutes", "an example")])) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("every 10 s", True),
+        ("may skip (10 by default)", True),
+        ("listens on port 6006.", True),
+        ("at most a quarter of all steps", True),
+        ("| `--warmup-steps` | 1000 | of linear warm-up", True),
+        ("| `--momentum`, `--weight-decay` | 0.9, 1e-4 | of SGD", True),
+        ("| `--backbone` | `resnet50` | the network", False),
+        ("a second one", False),
+        ("a half of the page", True),
+        ("a support for ports", False),
+    ],
+)
+def test_a_figure_is_known(text: str, is_one: bool) -> None:
+    assert bool(FIGURE.search(text)) == is_one

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from signal import SIGKILL
 
 from infra import bootstrap_state
 from infra.cloud import alerts, budget, monitoring, registry, settings, storage, values, vault
@@ -15,6 +16,7 @@ from jobs.contracts.spec import JobLimits, Limits
 from jobs.engines import frameworks
 from jobs.engines.azure_ml import client, clusters, intents, names, node_job, retry, roles, status
 from jobs.host.units import parse_iso_duration
+from jobs.rank import main as rank_main
 from jobs.rank import node, uploads
 from jobs.runs import failure
 from jobs.stacks import prices
@@ -124,6 +126,10 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
             *map(int, (ExitCode.ENVIRONMENT, ExitCode.USAGE, ExitCode.REFUSED, ExitCode.NOT_FOUND)),
         ),
         promise("Exit code {}. |", int(ExitCode.FAILED)),
+        promise(
+            "{} is a kill, mostly memory; {}: no `python` in the image",
+            *(128 + SIGKILL, rank_main.CANNOT_START),
+        ),
     ),
     "docs/azure-state.md": (
         promise("It needs Python {} or newer", ".".join(map(str, OLDEST_PYTHON))),
@@ -158,6 +164,14 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
             ROLE_WAIT_S,
         ),
         promise("U2: {} s are enough for roles", ROLE_WAIT_S),
+        promise(
+            '`{cost-center: "42"}`; {}, and {} in a stack that makes its DNS zones',
+            *(
+                settings._MAX_TAGS - len(settings._OUR_TAGS),
+                settings._MAX_ZONE_TAGS - len(settings.TAGS),
+            ),
+        ),
+        promise("of its endpoints in it: /{} to /{}; default", values._WIDEST, values._NARROWEST),
         promise("wait {} minutes, which a new role may take", ROLE_MIN),
         promise("a new one works after up to {} minutes |", ROLE_MIN),
         promise("{} to {} small letters and digits that begin", *lengths(values.Prefix)),
@@ -244,6 +258,7 @@ NO_PROMISES: dict[str, tuple[NoPromise, ...]] = {
             r"private endpoints of the virtual network \|.*?a month of 730 hours", "list prices"
         ),
         NoPromise(r"keep nodes warm for an hour", "an example"),
+        NoPromise(r"a notebook server on port 9999", "of an old script"),
         NoPromise(r"an account SAS of a month", "of an old script"),
         NoPromise(r"of one container for 24 hours at most", _ADVICE),
         NoPromise(r"ranges up to /30", "Azure Storage's own"),

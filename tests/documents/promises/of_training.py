@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from math import exp
 
@@ -11,7 +12,7 @@ from jobs.foresight import azure, calibrate, check, model, predict, series, tabl
 from jobs.foresight.work import Band
 from jobs.launching import bench, bench_run, foresee, shared_runs, speeds
 from jobs.runs import scaling, steady
-from tests.documents.promises.sentences import NoPromise, Promise, option, promise
+from tests.documents.promises.sentences import PROJECT, NoPromise, Promise, option, promise
 from tests.documents.promises.units import constant, mib, percent, spelled
 from trainer.common import bandwidth, manifest, preemption, profiling, schedule
 from trainer.common.model_options import ModelOptions
@@ -39,7 +40,28 @@ def _usual_rates() -> tuple[float, float]:
     return of_sgd, of_others
 
 
+def _maskrcnns_warmup() -> str:
+    """Name the share of all steps that its warm-up takes at most."""
+    source = (PROJECT / MASKRCNN).read_text(encoding="utf-8")
+    (parts,) = re.findall(r"min\(self\.options\.warmup_steps, self\.num_steps // (\d+)\)", source)
+    return {"4": "quarter"}[parts]
+
+
+def _longest_of_three() -> int:
+    """Give the longest side of its pictures where the shorter one is three."""
+    model = "trainer/pytorch/maskrcnn_model.py"
+    shorter, longest = (constant(model, f"USUAL_{name}SIZE") for name in ("", "LONG_"))
+    return round(3 * longest / shorter)
+
+
 USUAL_LR = _usual_rates()
+MASKRCNN_WARMUP = _maskrcnns_warmup()
+LONGEST_OF_THREE = _longest_of_three()
+
+
+def short(number: float) -> str:
+    """Write a small number as 1e-4."""
+    return f"{number:.0e}".replace("e-0", "e-")
 
 
 def _epochs(shares: tuple[float, ...], of: int) -> list[int]:
@@ -79,6 +101,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
     ),
     "docs/training-resnet50.md": (
         promise("larger than {} million pixels", header.MOST_PIXELS // MEGABYTE),
+        promise("more than `--max-corrupt` of them ({} by default)", ModelOptions.max_corrupt),
         promise("({} to {} % of the area,", *map(percent, crops.AREA)),
         promise("the middle {} of the shorter side", Fraction(crops.CENTER)),
         promise("come in a random order, {} at a time", spelled(WINDOW_SHARDS)),
@@ -95,7 +118,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         ),
         promise(
             "| `--momentum`, `--weight-decay` | {}, {};",
-            *(ResnetOptions.momentum, f"{ResnetOptions.weight_decay:.0e}".replace("e-0", "e-")),
+            *(ResnetOptions.momentum, short(ResnetOptions.weight_decay)),
         ),
         option("--label-smoothing", ResnetOptions.label_smoothing),
     ),
@@ -115,7 +138,15 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
             _of_maskrcnn("lr"),
             constant(MASKRCNN, "LR_BATCH"),
         ),
-        option("--warmup-steps", _of_maskrcnn("warmup_steps")),
+        promise(
+            "| `--warmup-steps` | {} | at most a {} of all steps",
+            *(_of_maskrcnn("warmup_steps"), MASKRCNN_WARMUP),
+        ),
+        promise(
+            "| `--momentum`, `--weight-decay` | {}, {} | of SGD",
+            *(_of_maskrcnn("momentum"), short(_of_maskrcnn("weight_decay"))),
+        ),
+        promise("the longer is at most {}/3 of it.", LONGEST_OF_THREE),
         option("--max-corrupt", ModelOptions.max_corrupt),
         promise("| `--schedule` | `{}` | a tenth", _of_maskrcnn("schedule")),
         promise(
@@ -147,6 +178,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
     ),
     MASKRCNN: (
         promise("rate for {} pictures a step over all ranks", constant(MASKRCNN, "LR_BATCH")),
+        promise("(at most a {} of all steps)", MASKRCNN_WARMUP),
     ),
     NCCL: (
         promise(
@@ -227,6 +259,8 @@ NO_PROMISES: dict[str, tuple[NoPromise, ...]] = {
         NoPromise(r"announced a week ahead", "Azure's documents"),
         NoPromise(r"its answer takes up to two minutes", "Azure's documents"),
     ),
+    "docs/debugging.md": (NoPromise(r"port 6006", "TensorBoard's own"),),
+    "docs/own-model.md": (NoPromise(r"a norm of 1 by default in \[timm's LAMB\]", "of timm"),),
     "docs/foresight.md": (
         NoPromise(r"4 bytes a parameter in fp32", "of fp32"),
         NoPromise(r"\$ launch bench train\.yaml.*?scaling\.svg", "an example"),

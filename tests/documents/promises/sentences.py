@@ -36,7 +36,10 @@ FIGURE = re.compile(
     # "a second" is mostly another one.
     r"|(?:an?|half an?) (?:minute|hour|day|week|month|year)(?!\w)|(?:once|within|half) a second"
     rf"|{_BOUND} (?!one\b){_NUMBER}(?![\w:/-])|{_NUMBER} (?:at most|or (?:more|newer))(?!\w)"
-    r"|\bdefault \d[\d.]*\b)"
+    rf"|\bdefault \d[\d.]*\b|{_NUMBER}(?: USD)? by default\b|\bby default {_NUMBER}(?![\w-])|\bports? \d\d+\b"
+    r"|\ba (?:half|third|quarter|fifth|tenth) of (?:all|the|its)\b)"
+    # The cell beside an option.
+    rf"|(?<=\| )`--[^|]*` \| \d[\w.-]*(?:, [\w.-]+)* (?=\|)"
 )
 
 
