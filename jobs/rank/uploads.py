@@ -8,6 +8,7 @@ Metrics, summary and outputs are whole blobs at any moment, replaced at once.
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import os
 import select
@@ -31,7 +32,8 @@ PATIENCE_S, REFUSED_PATIENCE_S = 120.0, 3.0
 BLOCK_BYTES = 8 << 20
 METRICS_BLOCK_BYTES = 1 << 20
 NUM_THREADS = 4
-LONGEST_NAME = 1024
+# A blob's has at most 1,024, with what stands before an output's.
+LONGEST_OUTPUT = 923
 
 
 class State(NamedTuple):
@@ -141,14 +143,20 @@ class Tree:
         self._attempt, self._node = attempt, node
         self._sent: dict[str, Sent] = {}
         self._left: dict[str, State] = {}  # another node's names
+        self._told: set[str] = set()  # names that stay here
         self._pool = ThreadPoolExecutor(NUM_THREADS)
 
     def send(self, *, is_last: bool) -> None:
         """Upload new files that no longer change; at the end all files.
 
-        Raises RankError, OSError for the first that failed.
+        Raises RankError, OSError for one that failed, when the others are brought.
         """
-        found = dict(_files(self._folder))
+        unusable: dict[str, str] = {}
+        found = dict(_files(self._folder, unusable))
+        for name in unusable.keys() - self._told:
+            self._told.add(name)
+            shown = os.fsencode(name).decode(errors="backslashreplace")
+            say(f"outputs/{shown} stays on the node: {unusable[name]}")
         still_ns = time.time_ns() - int(STILL_S * 1e9)
         due = [
             (name, state)
@@ -157,16 +165,23 @@ class Tree:
         ]
         small = [each for each in due if each[1].bytes <= BLOCK_BYTES]
         # What is soon done first: there may be little time.
-        for failed in [*self._pool.map(self._send, small)]:
-            if failed is not None:
-                raise failed
-        for name, state in due:
-            if state.bytes > BLOCK_BYTES and (failed := self._send((name, state))) is not None:
-                raise failed
-        if is_last or not os.path.isdir(self._folder):
-            return
+        failures = [each for each in self._pool.map(self._send, small) if each is not None]
+        for each in due:
+            if each[1].bytes > BLOCK_BYTES and (failed := self._send(each)) is not None:
+                failures.append(failed)
+                if isinstance(failed, RankError):
+                    break  # the store may be away, and each file has its tries
+        of_store = [each for each in failures if isinstance(each, RankError)]
+        if not (of_store or is_last) and os.path.isdir(self._folder):
+            self._delete_gone(found, tuple(f"{name}/" for name in unusable))
+        for failed in of_store or failures:
+            raise failed
+
+    def _delete_gone(self, found: dict[str, State], unusable: tuple[str, ...]) -> None:
+        """Delete blobs whose files are gone; of a folder that cannot be read nobody knows."""
         for name in self._sent.keys() - found.keys():
-            self._container.delete(self._prefix + name, self._sent.pop(name).etag)
+            if not f"{name}/".startswith(unusable):
+                self._container.delete(self._prefix + name, self._sent.pop(name).etag)
 
     def _has(self, name: str, state: State) -> bool:
         sent = self._sent.get(name)
@@ -231,8 +246,12 @@ class Tree:
         return self._container.put_list(blob, blocks, text, headers)
 
 
-def _files(folder: str) -> Iterator[tuple[str, State]]:
-    """List the files below a folder and links to files; links to folders are not followed."""
+def _files(folder: str, unusable: dict[str, str]) -> Iterator[tuple[str, State]]:
+    """List the files below a folder and links to files; links to folders are not followed.
+
+    What cannot be read, and names that no blob can have, go into `unusable` with the reason. Raises
+    OSError where the folder itself cannot be read.
+    """
     waiting = [""]
     while waiting:
         prefix = waiting.pop()
@@ -240,16 +259,33 @@ def _files(folder: str) -> Iterator[tuple[str, State]]:
             entries = list(os.scandir(f"{folder}/{prefix}"))
         except FileNotFoundError:
             continue
+        except OSError as error:
+            if not prefix:
+                raise
+            unusable[prefix[:-1]] = str(error.strerror)
+            continue
         for entry in entries:
             name = prefix + entry.name
             try:
-                name.encode()
+                _require_name(name)
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(f"{name}/")
-                elif entry.is_file() and len(name) < LONGEST_NAME - 100:
+                elif entry.is_file():
                     yield name, State.of(entry.path)
-            except (FileNotFoundError, UnicodeEncodeError):
+            except FileNotFoundError:
                 continue
+            except OSError as error:  # a link that leads to itself
+                unusable[name] = str(error.strerror)
+
+
+def _require_name(name: str) -> None:
+    """Raise OSError for a name that no blob can have."""
+    if len(name) > LONGEST_OUTPUT:
+        raise OSError(errno.ENAMETOOLONG, f"its name has more than {LONGEST_OUTPUT} characters")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise OSError(errno.EILSEQ, "its name is not UTF-8") from None
 
 
 def _require(blob: str, answer: Answer) -> None:

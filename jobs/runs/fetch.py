@@ -115,7 +115,10 @@ def _is_inner_link(path: Path, root: Path) -> bool:
     """Tell whether a path is a relative link that leads to something below `root`."""
     if not path.is_symlink() or path.readlink().is_absolute():
         return False
-    aim = path.resolve()
+    try:
+        aim = path.resolve()
+    except (OSError, RuntimeError):  # it leads to itself; RuntimeError up to Python 3.12
+        return False
     return aim.exists() and aim.is_relative_to(root.resolve())
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from typing import cast
 
@@ -9,7 +11,7 @@ import pytest
 
 from jobs.rank.identity import RankError
 from jobs.rank.services import Answer, Container, block_id, md5_text
-from jobs.rank.uploads import METRICS_BLOCK_BYTES, GrowingFile, Tree
+from jobs.rank.uploads import BLOCK_BYTES, METRICS_BLOCK_BYTES, GrowingFile, Tree
 
 
 class GrowingMetrics:
@@ -71,7 +73,7 @@ class Memory:
     def put_list(self, blob: str, blocks: list[str], md5: str, _headers: object) -> Answer:
         self.blobs[blob] = b"".join(self._blocks[block] for block in blocks)
         assert md5 == md5_text(self.blobs[blob])
-        return Answer(201, {}, b"")
+        return Answer(201, {"ETag": "one"}, b"")
 
     def delete(self, blob: str, _etag: str) -> Answer:
         del self.blobs[blob]
@@ -109,6 +111,119 @@ def test_what_the_store_has_outlives_the_folder(tmp_path: Path, is_last: bool) -
         outputs.rmdir()
     tree.send(is_last=is_last)
     assert store.blobs == {"run/model": b"model"}
+
+
+def of_outputs(folder: Path) -> tuple[Memory, Tree]:
+    """A folder of outputs that has one file of each kind, and the tree that brings it."""
+    folder.mkdir()
+    (folder / "small").write_bytes(b"small")
+    (folder / "large").write_bytes(bytes(BLOCK_BYTES + 1))
+    store = Memory()
+    return store, Tree(cast("Container", store), str(folder), "run/", "w", attempt=1, node=0)
+
+
+def lines(capfd: pytest.CaptureFixture[str]) -> list[str]:
+    return [line.split(" ", 1)[1] for line in capfd.readouterr().out.splitlines()]
+
+
+def test_a_link_that_leads_to_itself_is_left_out_and_told_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    store, tree = of_outputs(tmp_path / "outputs")
+    (tmp_path / "outputs" / "latest").symlink_to("latest")
+    for _ in range(2):
+        tree.send(is_last=True)
+    assert set(store.blobs) == {"run/small", "run/large"}
+    assert lines(capfd) == [
+        "warning: outputs/latest stays on the node: Too many levels of symbolic links"
+    ]
+
+
+def test_a_name_that_no_blob_can_have_is_told_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    store, tree = of_outputs(tmp_path / "outputs")
+    deep = tmp_path.joinpath("outputs", *["x" * 200] * 5)
+    deep.mkdir(parents=True)
+    (deep / "file").touch()
+    (tmp_path / "outputs" / os.fsdecode(b"gr\xfcn")).touch()
+    for _ in range(2):
+        tree.send(is_last=True)
+    assert set(store.blobs) == {"run/small", "run/large"}
+    assert sorted(lines(capfd)) == [
+        "warning: outputs/gr\\xfcn stays on the node: its name is not UTF-8",
+        f"warning: outputs/{'/'.join(['x' * 200] * 5)} stays on the node: its name has more "
+        "than 923 characters",
+    ]
+
+
+def test_a_file_that_cannot_be_read_keeps_no_other_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, tree = of_outputs(tmp_path / "outputs")
+    (tmp_path / "outputs" / "before").write_bytes(b"before")
+    tree.send(is_last=True)
+    (tmp_path / "outputs" / "odd").touch()
+    os.utime(tmp_path / "outputs" / "odd", (0, 0))
+    put = store.put
+
+    def read_and_put(blob: str, content: bytes, headers: object) -> Answer:
+        if blob == "run/odd":  # as a mode would have it, but for root
+            raise PermissionError(errno.EACCES, "Permission denied", blob)
+        return put(blob, content, headers)
+
+    monkeypatch.setattr(store, "put", read_and_put)
+    for name in ("small", "large"):
+        path = tmp_path / "outputs" / name
+        path.write_bytes(path.read_bytes() + b" of later")
+        os.utime(path, (0, 0))
+    (tmp_path / "outputs" / "before").unlink()
+    with pytest.raises(OSError, match="Permission denied"):
+        tree.send(is_last=False)
+    assert {name: content[-9:] for name, content in store.blobs.items()} == {
+        "run/small": b" of later",
+        "run/large": b" of later",
+    }
+
+
+def test_what_was_brought_of_a_folder_stays_while_the_folder_cannot_be_read(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, tree = of_outputs(tmp_path / "outputs")
+    (tmp_path / "outputs" / "folder").mkdir()
+    for name in ("folder/model", "folders", "model"):
+        (tmp_path / "outputs" / name).touch()
+    tree.send(is_last=True)
+    for name in ("folders", "model"):
+        (tmp_path / "outputs" / name).unlink()
+    real = os.scandir
+
+    def scandir(path: str) -> object:
+        if path.endswith("/folder/"):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    tree.send(is_last=False)
+    assert set(store.blobs) == {"run/small", "run/large", "run/folder/model"}
+    assert lines(capfd) == ["warning: outputs/folder stays on the node: Permission denied"]
+
+
+def test_a_store_that_is_away_is_not_asked_for_every_large_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, tree = of_outputs(tmp_path / "outputs")
+    (tmp_path / "outputs" / "another").write_bytes(bytes(BLOCK_BYTES + 1))
+    asked: list[str] = []
+
+    def put_list(blob: str, *_: object) -> Answer:
+        asked.append(blob)
+        return Answer(503, {}, b"")
+
+    monkeypatch.setattr(store, "put_list", put_list)
+    with pytest.raises(RankError, match="503"):
+        tree.send(is_last=True)
+    assert len(asked) == 1
 
 
 class Shared(Memory):

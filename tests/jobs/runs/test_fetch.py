@@ -97,6 +97,9 @@ def test_links_inside_the_outputs_stay_and_those_out_of_them_never_trap(
     (outputs / "far").symlink_to(run_dir / "summary.json")
     (outputs / "folder").symlink_to(run_dir)
     (outputs / "dangling").symlink_to("nowhere")
+    (outputs / "itself").symlink_to("itself")
+    (outputs / "to itself").symlink_to("itself")
+    (outputs / "far itself").symlink_to(outputs / "itself")
     into = fetch_run(run_dir, tmp_path / "into")
     assert (into / "outputs/latest").readlink() == Path("model")
     assert (into / "outputs/far").read_text() == "s"
