@@ -45,12 +45,13 @@ def own_bounds(source: str) -> Iterator[int]:
 
 
 def patience_of(call: ast.Call) -> Iterator[ast.expr]:
-    """What a call says of how long it waits."""
+    """What a call says of how long it waits; nothing of those who wait by a Bound."""
+    of = call.func.value if isinstance(call.func, ast.Attribute) else None
+    if name_of(call) in GIVE_UP and isinstance(of, ast.Name) and of.id in BOUNDED:
+        return
     yield from (each.value for each in call.keywords if each.arg == "timeout")
     place = GIVE_UP.get(name_of(call))
-    of = call.func.value if isinstance(call.func, ast.Attribute) else None
-    is_bounded = isinstance(of, ast.Name) and of.id in BOUNDED
-    if place is not None and not is_bounded:
+    if place is not None:
         yield from call.args[place : place + 1]
 
 

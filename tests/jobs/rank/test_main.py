@@ -84,7 +84,7 @@ def test_node_whose_code_cannot_be_copied_says_what_and_where_once(tmp_path: Pat
             env={**os.environ, "RANK": rank, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"},
             stderr=subprocess.PIPE,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)),
-            timeout=60,
+            timeout=HANG_S,
             check=False,
         )
         record = json.loads((tmp_path / "ranks" / f"0000{rank}.json").read_bytes())
