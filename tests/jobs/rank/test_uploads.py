@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -184,6 +184,26 @@ def test_a_file_that_cannot_be_read_keeps_no_other_back(
         "run/small": b" of later",
         "run/large": b" of later",
     }
+
+
+def test_a_large_file_that_cannot_be_read_keeps_no_other_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, tree = of_outputs(tmp_path / "outputs")
+    (tmp_path / "outputs" / "another").write_bytes(bytes(BLOCK_BYTES + 1))
+    asked: list[str] = []
+    put_list = store.put_list
+
+    def read_and_put(blob: str, *given: Any) -> Answer:
+        asked.append(blob)
+        if blob == asked[0]:
+            raise PermissionError(errno.EACCES, "Permission denied", blob)
+        return put_list(blob, *given)
+
+    monkeypatch.setattr(store, "put_list", read_and_put)
+    with pytest.raises(OSError, match="Permission denied"):
+        tree.send(is_last=True)
+    assert set(store.blobs) == {"run/small", "run/large", "run/another"} - {asked[0]}
 
 
 def test_what_was_brought_of_a_folder_stays_while_the_folder_cannot_be_read(
