@@ -103,6 +103,12 @@ def show_plan(plan: Plan, engine: Engine, folders: Sequence[Path], *, is_json: b
 
 
 def _load(asked: Asked) -> LoadedJob:
+    from jobs.jobfile.arguments import require_all_words, split_argv
+    from jobs.jobfile.notebook import is_notebook
     from jobs.jobfile.read import load_job
 
-    return load_job(asked.job, asked.overrides, asked.values, asked.arguments)
+    loaded = load_job(asked.job, asked.overrides, asked.values, asked.arguments)
+    if not is_notebook(asked.job):  # whose parameters all have names
+        _, found = split_argv(["python", asked.job, *asked.arguments])
+        require_all_words(found, loaded.job.args)
+    return loaded

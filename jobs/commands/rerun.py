@@ -42,6 +42,7 @@ def rerun(
     from msgspec import structs
 
     from jobs.commands.planning import show_plan
+    from jobs.jobfile.arguments import require_all_words, split_argv
     from jobs.jobfile.read import decode_job, locate_inputs, override, require_known_arguments
     from jobs.launching.plan import plan_on, secret_folders
     from jobs.launching.rerun import (
@@ -65,7 +66,10 @@ def rerun(
     root = override(recorded.tree, overrides or (), values)
     job = with_other_words(locate_inputs(decode_job(root), root, Path.cwd()), record)
     refuse_other_code(job)
-    require_known_arguments(job, root, recorded_options(record, recorded))
+    if known := recorded_options(record, recorded):
+        require_known_arguments(job, root, known)
+    else:
+        require_all_words(split_argv(record.plan.spec.command)[1], job.args)
     begin = resume_point(store.status(handle), store.checkpoints(handle)) if resume else None
     if recorded.resume is not None and not resume:
         begun = f"it started from the checkpoints of {recorded.resume.run}"

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from collections.abc import Mapping, Sequence
+
+from jobs.contracts.errors import LaunchError
+from jobs.jobfile.yaml_tree import brief
 
 Argument = bool | int | float | str | list[int | float | str] | None
 
@@ -45,6 +50,26 @@ def split_argv(argv: Sequence[str]) -> tuple[tuple[str, ...], dict[str, Argument
     return tuple(argv), {}
 
 
+def require_all_words(
+    found: Mapping[str, Argument], args: Mapping[str, Argument] | Sequence[int | float | str]
+) -> None:
+    """Refuse a value of `args` that drops words which `split_argv` found behind its option.
+
+    They may be positional: a command line does not say what an option takes. A list says all the
+    words behind an option, and an empty one drops both.
+    """
+    if not isinstance(args, Mapping):
+        return
+    for key, before in found.items():
+        value = args.get(key, before)
+        if isinstance(value, list):
+            continue
+        words = _words_behind(before)
+        is_bare = value is None or isinstance(value, bool)
+        if dropped := words if is_bare else words[1:]:
+            raise _dropping(key, value, dropped)
+
+
 def python_program(argv: Sequence[str]) -> tuple[str, ...] | None:
     """Give the words that start a Python program, `python -m MODULE` or `python SCRIPT`; None for others."""
     count = 3 if tuple(argv[1:2]) == ("-m",) else 2
@@ -71,3 +96,25 @@ def _parse(words: Sequence[str]) -> dict[str, Argument] | None:
 
 def _looks_like_an_option(value: str) -> bool:
     return value.startswith("-") and not _NEGATIVE_NUMBER.fullmatch(value)
+
+
+def _words_behind(value: Argument) -> list[str]:
+    """List the words that stand apart from their option, as positional ones do."""
+    if isinstance(value, list):
+        return list(map(str, value))
+    is_apart = isinstance(value, str) and not _looks_like_an_option(value)
+    return [str(value)] if is_apart else []
+
+
+def _dropping(key: str, value: Argument, dropped: Sequence[str]) -> LaunchError:
+    typed = value if isinstance(value, str) else json.dumps(value)
+    told = brief(shlex.join(dropped))
+    message = f"`--set args.{key}={typed}` drops `{told}`, which may be no value of `--{key}`"
+    if value is None or isinstance(value, bool):
+        without = "" if value else f"--set 'args.{key}=[]' drops the option and its words; "
+        return LaunchError(message, hint=f"{without}--set 'args=[WORD, ...]' gives all words anew")
+    kept, alone = (
+        shlex.quote(f"args.{key}={json.dumps([typed, *more], ensure_ascii=False)}")
+        for more in (dropped, ())
+    )
+    return LaunchError(message, hint=f"--set {kept} keeps it, --set {alone} does not")

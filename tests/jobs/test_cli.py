@@ -744,6 +744,49 @@ def test_rerun_runs_the_same_with_what_is_set(launching, job):
     )
 
 
+def test_a_rerun_drops_no_word_behind_an_option_unsaid(launching):
+    command = "[python, main.py, -a, r50, --lr, 0.1, --fine, /data]"
+    launching.type("run", launching.write_job(f"name: x\nimage: none\ncommand: {command}\n"), "-d")
+
+    def planned(*assignments):
+        words = [f"--set={each}" for each in assignments]
+        typed = launching.type("rerun", "last", "--dry-run", "--json", *words)
+        return typed.json()["spec"]["command"] if typed.code == 0 else typed.err
+
+    assert "`--set args.fine=false` drops `/data`" in planned("args.fine=false", "args.lr=0.2")
+    head = ["python", "main.py", "-a", "r50", "--lr", "0.2"]
+    assert planned("args.lr=0.2") == [*head, "--fine", "/data"]
+    assert planned("args.lr=0.2", "args.fine=[]") == head
+    assert planned("args=[-a, r50, --lr, 0.2, /data]") == [*head, "/data"]
+
+
+def test_a_rerun_of_our_programs_knows_what_each_option_takes(launching):
+    launching.type("run", "mnist-synthetic", "--set", "args.seed=3")
+    typed = launching.type("rerun", "last", "--dry-run", "--json", "--set", "args.seed=null")
+    assert "--seed" not in typed.json()["spec"]["command"]
+
+
+def test_what_is_set_behind_a_script_drops_no_word_of_its_arguments(launching):
+    (launching.folder / "s.py").write_text("import torch\n")
+
+    def planned(*sets):
+        words = ("s.py", "--json", "--env", str(launching.env_file), *sets)
+        typed = launching.type_bare("plan", *words, "--", "--lr", "0.1", "/data")
+        return typed.json()["spec"]["command"][2:] if typed.code == 0 else typed.err
+
+    assert planned() == ["--lr", "0.1", "/data"]
+    assert "`--set args.lr=0.2` drops `/data`" in planned("--set", "args.lr=0.2")
+    assert planned("--set", "args.lr=[0.2, /data]") == ["--lr", "0.2", "/data"]
+    assert planned("--set", "args.lr=[0.2]") == ["--lr", "0.2"]
+
+
+def test_a_list_that_a_job_file_gives_to_an_option_is_replaced(launching):
+    (launching.folder / "s.py").write_text("")
+    job = launching.write_job("name: x\nimage: none\nscript: s.py\nargs: {sizes: [8, 16]}\n")
+    typed = launching.type("plan", job, "--json", "--set", "args.sizes=4")
+    assert typed.json()["spec"]["command"][2:] == ["--sizes", "4"]
+
+
 def test_a_dry_rerun_shows_the_plan_and_starts_nothing(launching, job):
     run = launching.type("run", job, "--detach").out.strip()
     before = launching.run_folders()

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.jobfile.arguments import python_program, split_argv, to_argv
+from jobs.contracts.errors import LaunchError
+from jobs.jobfile.arguments import python_program, require_all_words, split_argv, to_argv
 
 
 @pytest.mark.parametrize(
@@ -42,6 +43,55 @@ def test_args_become_options(args, words):
 )
 def test_a_command_line_is_split_where_its_args_begin(argv, command, args):
     assert split_argv(argv) == (argv[:command], args)
+
+
+FOUND = {"lr": ["0.1", "/my data"], "pretrained": "/data", "note": "-x", "amp": True}
+ANEW = "--set 'args=[WORD, ...]' gives all words anew"
+
+
+@pytest.mark.parametrize(
+    ("changes", "says", "hint"),
+    [
+        (
+            {"lr": "0.2"},
+            "`--set args.lr=0.2` drops `'/my data'`, which may be no value of `--lr`",
+            """--set 'args.lr=["0.2", "/my data"]' keeps it, --set 'args.lr=["0.2"]' does not""",
+        ),
+        (
+            {"lr": None},
+            "`--set args.lr=null` drops `0.1 '/my data'`, which may be no value of `--lr`",
+            f"--set 'args.lr=[]' drops the option and its words; {ANEW}",
+        ),
+        (
+            {"pretrained": False},
+            "`--set args.pretrained=false` drops `/data`, which may be no value of `--pretrained`",
+            f"--set 'args.pretrained=[]' drops the option and its words; {ANEW}",
+        ),
+        (
+            {"pretrained": True},
+            "`--set args.pretrained=true` drops `/data`, which may be no value of `--pretrained`",
+            ANEW,
+        ),
+    ],
+)
+def test_words_that_may_be_positional_are_not_dropped_unsaid(changes, says, hint):
+    with pytest.raises(LaunchError) as caught:
+        require_all_words(FOUND, {**FOUND, **changes})
+    assert (caught.value.message, caught.value.hint) == (says, hint)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        FOUND,
+        {**FOUND, "lr": ["0.2", "/my data"], "pretrained": []},
+        {**FOUND, "lr": ["0.2"], "pretrained": "/other", "note": False, "amp": False, "new": 1},
+        {"lr": ["0.3"]},
+        ["--lr", "0.2"],
+    ],
+)
+def test_what_drops_no_word_or_lists_all_is_taken(args):
+    require_all_words(FOUND, args)
 
 
 @pytest.mark.parametrize(
