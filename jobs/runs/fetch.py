@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, nullcontext
@@ -15,7 +16,6 @@ from jobs.runs.code import FETCHED
 
 FILES = ("metrics.jsonl", "summary.json", "error.json")
 FOLDERS = ("outputs", "logs")
-_PART_SUFFIX = ".part"
 BLOCK = 1 << 20
 LOCK = ".trainyard-fetch.lock"
 
@@ -87,7 +87,7 @@ def _copy(source: Path, target: Path) -> None:
             if _is_copied(status, target):
                 return
             target.parent.mkdir(parents=True, exist_ok=True)
-            part = target.with_name(target.name + _PART_SUFFIX)
+            part = _part_of(target)
             try:
                 with part.open("wb") as writing:
                     while block := reading.read(BLOCK):
@@ -101,6 +101,12 @@ def _copy(source: Path, target: Path) -> None:
         if source.exists():
             raise
         # The run took it away meanwhile, or never had it.
+
+
+def _part_of(target: Path) -> Path:
+    """Name what a file is copied into: shortly, for its own name may have all the bytes there are."""
+    key = hashlib.sha256(os.fsencode(target.name)).hexdigest()[:20]
+    return target.with_name(f".trainyard-{key}.part")
 
 
 def _is_copied(status: os.stat_result, target: Path) -> bool:

@@ -79,13 +79,38 @@ def test_what_is_there_is_not_copied_again_and_what_changed_is(
     assert changed.read_text() == "b"
 
 
-def test_half_a_file_of_an_earlier_fetch_is_made_whole(run_dir: Path, tmp_path: Path) -> None:
-    into = tmp_path / "into"
-    (into / "outputs/model").mkdir(parents=True)
-    (into / "outputs/model/weights.part").write_text("w" * 10)
+@pytest.mark.parametrize("name", ["x" * 251, "x" * 255, "ü" * 127])
+def test_an_output_has_the_longest_name_that_a_file_may_have(
+    run_dir: Path, tmp_path: Path, name: str
+) -> None:
+    (run_dir / "outputs" / name).write_text("long")
+    into = fetch_run(run_dir, tmp_path / "into")
+    assert (into / "outputs" / name).read_text() == "long"
+    assert [each.name for each in (into / "outputs").iterdir() if each.name not in "amodel"] == [
+        name
+    ]
+
+
+def test_half_a_file_of_an_earlier_fetch_is_made_whole(
+    run_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    into, halves, replace = tmp_path / "into", list[Path](), Path.replace
+
+    def end_half_way(part: Path, target: Path) -> None:
+        if target.name == "weights":
+            part.write_text("w" * 10)
+            halves.append(part)
+            raise KeyboardInterrupt
+        replace(part, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", end_half_way)
+        with pytest.raises(KeyboardInterrupt):
+            fetch_run(run_dir, into)
+    assert [each.exists() for each in halves] == [True]
     fetch_run(run_dir, into)
     assert (into / "outputs/model/weights").read_text() == "w" * 100_000
-    assert "outputs/model/weights.part" not in names(into)
+    assert not halves[0].exists()
 
 
 def test_links_inside_the_outputs_stay_and_those_out_of_them_never_trap(
