@@ -14,9 +14,10 @@ from jobs.contracts.spec import JobSpec, RankError, RunState
 from jobs.engines.local.containers import Containers, rank_environ
 from jobs.engines.local.gang import Gang
 from jobs.engines.local.heartbeat import Activity, observe
-from jobs.engines.local.launchers import GangRequest
+from jobs.engines.local.launchers import GangRequest, are_gpus_shared
 from jobs.engines.local.rendezvous import Rendezvous
 from jobs.engines.local.wakeup import Interrupted, Wakeup
+from jobs.host.gpus import VISIBLE, count_gpus, visible_gpus
 from jobs.host.processes import MARK
 from jobs.runs.checkpoints import whole_checkpoints
 from jobs.runs.failure import (
@@ -85,6 +86,9 @@ class AttemptRunner:
         """
         inherited = os.environ if self._containers is None else rank_environ(os.environ)
         marked = {**inherited, MARK: str(self._run_dir)}
+        gpus = visible_gpus(marked, count_gpus())
+        if are_gpus_shared(gpus, self._request.capacity_nodes):
+            marked.pop(VISIBLE, None)  # each rank has those of its node (preparation.py)
         base = {**marked, **self._request.env}
         rendezvous = Rendezvous(self._request, handover.interpreter, base, self._containers)
         try:

@@ -36,7 +36,7 @@ ENGINE_VARIABLES = (
 # What ranks see of the shell that launched them. PATH, HOME and libraries are the image's.
 INHERITED = frozenset(
     {
-        *("USER", "LOGNAME", "TZ", "CUDA_VISIBLE_DEVICES"),
+        *("USER", "LOGNAME", "TZ", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"),
         *("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
     }
 )

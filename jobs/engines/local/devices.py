@@ -1,21 +1,41 @@
-"""Decides which jobs leave this machine's GPUs alone, because their Horovod cannot use them."""
+"""Decides which of this machine's GPUs a job may use: those that the shell shows, and none by some Horovods."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import pairwise
 from pathlib import Path
 
+from msgspec import structs
+
 from jobs.contracts.errors import Refused
-from jobs.contracts.spec import JobSpec
+from jobs.contracts.spec import Environment, JobSpec
 from jobs.engines.local.gpus import horovod_lacks_nccl
 from jobs.host.console import count_text
+from jobs.host.gpus import VISIBLE, visible_gpus
 
-VISIBLE = "CUDA_VISIBLE_DEVICES"
 HIDDEN = ("", "-1")
 # What hides the GPUs from a job's ranks.
 ON_THE_CPU = {VISIBLE: "-1"}
+
+
+def with_visible_gpus(
+    environment: Environment, environ: Mapping[str, str], count: Callable[[], int]
+) -> Environment:
+    """Give the environment with no more GPUs a node than the shell shows of those that `count` counts."""
+    if VISIBLE not in environ or not any(
+        each.gpus_per_node for each in environment.clusters.values()
+    ):
+        return environment
+    num_visible = len(visible_gpus(environ, count()))
+    clusters = {
+        name: structs.replace(
+            each, gpus_per_node=min(each.gpus_per_node, num_visible // each.max_nodes)
+        )
+        for name, each in environment.clusters.items()
+    }
+    return structs.replace(environment, clusters=clusters)
 
 
 def why_on_the_cpu(

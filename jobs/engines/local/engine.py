@@ -34,7 +34,7 @@ from jobs.engines.local.containers import (
     notes_on_containers,
     remove_orphans,
 )
-from jobs.engines.local.devices import ON_THE_CPU, why_on_the_cpu
+from jobs.engines.local.devices import ON_THE_CPU, why_on_the_cpu, with_visible_gpus
 from jobs.engines.local.launchers import gang_request, read_request
 from jobs.engines.local.layers import find_pip, layer_folder, make_layer
 from jobs.engines.local.loopback import rank_library, why_unguarded
@@ -75,7 +75,7 @@ class LocalEngine:
         runtime: Callable[[str], Path] = image_runtime,
         num_gpus: Callable[[], int] = count_gpus,
     ) -> None:
-        self.environment = environment
+        self.environment = with_visible_gpus(environment, os.environ, num_gpus)
         self._num_gpus = num_gpus
         self.store = LocalRuns.of(environment)
         self._runtime = runtime

@@ -268,13 +268,20 @@ def share_cpus(
     return [*(cores[low:high] for low, high in pairwise(bounds)), *servers]
 
 
-def share_gpus(num_gpus: int, *, nodes: Sequence[int], capacity_nodes: int) -> list[str] | None:
+def are_gpus_shared(gpus: Sequence[str], capacity_nodes: int) -> bool:
+    """Tell whether each node has GPUs of its own; else every node may see all."""
+    return 1 < capacity_nodes <= len(gpus)
+
+
+def share_gpus(
+    gpus: Sequence[str], *, nodes: Sequence[int], capacity_nodes: int
+) -> list[str] | None:
     """Give each claimed node its `CUDA_VISIBLE_DEVICES`; None if every node may see all.
 
-    The nodes are one machine, and share its GPUs evenly (infra/local/machine.py): otherwise the
-    first local rank of each, and of each run, would take GPU 0.
+    The nodes are one machine, and share evenly the GPUs that the shell shows (infra/local/machine.py):
+    otherwise the first local rank of each, and of each run, would take the first.
     """
-    size = num_gpus // capacity_nodes
-    if capacity_nodes == 1 or not size:
+    if not are_gpus_shared(gpus, capacity_nodes):
         return None
-    return [",".join(str(node * size + gpu) for gpu in range(size)) for node in nodes]
+    size = len(gpus) // capacity_nodes
+    return [",".join(gpus[node * size : (node + 1) * size]) for node in nodes]

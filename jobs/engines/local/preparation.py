@@ -16,7 +16,7 @@ from jobs.contracts.spec import Environment, JobSpec
 from jobs.engines.local.launchers import GangRequest, share_cpus, share_gpus
 from jobs.engines.local.watcher import end_with_parent
 from jobs.host.files import reserve_ending
-from jobs.host.gpus import count_gpus
+from jobs.host.gpus import count_gpus, visible_gpus
 from jobs.host.structs import prepared
 from jobs.rank.placeholders import has_placeholder
 from jobs.rank.program import PROGRAM_FILE, rank_program
@@ -78,7 +78,11 @@ def prepare(
             processes_per_node=request.processes_per_node,
             num_servers=spec.parameter_servers,
         ),
-        gpus=share_gpus(count_gpus(), nodes=nodes, capacity_nodes=request.capacity_nodes),
+        gpus=share_gpus(
+            visible_gpus(os.environ, count_gpus()),
+            nodes=nodes,
+            capacity_nodes=request.capacity_nodes,
+        ),
         # The parent in a container is the engine's monitor, which may go first.
         die_with_parent=not is_inside,
         supervisor=None if is_inside or request.launcher == "mpi" else os.getpid(),

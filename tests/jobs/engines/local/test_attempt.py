@@ -53,10 +53,10 @@ class Attempted:
         monkeypatch.setattr(attempt, "observe", self.observe)
         self.set_up()
 
-    def set_up(self, **changes: Any) -> ScriptedGang:
-        """Make the gang of this job."""
+    def set_up(self, *, capacity: int = 1, **changes: Any) -> ScriptedGang:
+        """Make the gang of this job, on a cluster of `capacity` nodes."""
         self.spec = make_spec(["train"], **{"hang_s": HANG_S, **changes})
-        request = gang_request(self.spec, make_cluster())
+        request = gang_request(self.spec, make_cluster(nodes=capacity))
         self.gang = ScriptedGang(self.clock, len(request.ranks))
         self.gang.awaited = {each.rank for each in request.ranks if each.awaited}
         gang, wakeup = cast(Gang, self.gang), cast(Wakeup, self.gang)
@@ -148,6 +148,33 @@ def test_what_all_have_yields_to_the_job_the_job_to_the_ports_and_the_mark_to_no
     names = ("B", "MASTER_PORT", "S", MARK)
     expected = ["job", "own", "secret", str(attempted.run_dir)]
     assert [gang.environment[name] for name in names] == expected
+
+
+@pytest.mark.parametrize(
+    ("capacity", "given", "own", "expected"),
+    [
+        (2, "2,3", {}, None),
+        (2, "2,3", {"CUDA_VISIBLE_DEVICES": "5"}, "5"),
+        (1, "2,3", {}, "2,3"),
+        (2, "2", {}, "2"),
+        (2, "-1", {}, "-1"),
+    ],
+)
+def test_gpus_that_the_nodes_share_are_told_to_each_by_itself(
+    attempted: Attempted,
+    monkeypatch: pytest.MonkeyPatch,
+    capacity: int,
+    given: str,
+    own: dict[str, str],
+    expected: str | None,
+) -> None:
+    monkeypatch.setattr(attempt, "count_gpus", lambda: 8)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    gang = attempted.set_up(capacity=capacity, env=own)
+    for rank in (0, 1):
+        gang.ends(rank, 1.0, exit_code=0)
+    attempted.run()
+    assert gang.environment.get("CUDA_VISIBLE_DEVICES") == expected
 
 
 # --- a rank that fails -----------------------------------------------------------------------

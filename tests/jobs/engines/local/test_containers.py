@@ -74,9 +74,11 @@ def test_options_follow_the_machine_and_the_job(
     assert less <= plain - given
 
 
-def test_ranks_inherit_proxies_and_names_but_no_paths() -> None:
+def test_ranks_inherit_proxies_gpus_and_names_but_no_paths() -> None:
+    gpus = {"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     environ = {"PATH": "/x", "HOME": "/home/me", "LD_LIBRARY_PATH": "/y", "USER": "me", "KEY": "1"}
-    assert rank_environ(environ | {"https_proxy": "http://p"}) == {
+    assert rank_environ(environ | gpus | {"https_proxy": "http://p"}) == {
+        **gpus,
         "HOME": "/tmp",
         "USER": "me",
         "https_proxy": "http://p",

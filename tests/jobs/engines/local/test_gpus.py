@@ -10,12 +10,13 @@ import msgspec
 import pytest
 
 from jobs.contracts.errors import EnvironmentFailure, ExitCode, Refused
-from jobs.contracts.spec import JobSpec, Plan
+from jobs.contracts.spec import JobFile, JobSpec, Plan
 from jobs.engines.local import engine as local_engine
 from jobs.engines.local.engine import LocalEngine
 from jobs.engines.local.launchers import read_request
-from jobs.host.gpus import count_gpus
+from jobs.host.gpus import count_gpus, visible_gpus
 from jobs.jobfile.read import catalog_names, load_job
+from jobs.launching.plan import plan_on
 from tests.contract.test_catalog import resolved
 from tests.fakes.gangs import make_environment, make_spec
 from tests.fakes.runtimes import make_runtime
@@ -54,6 +55,45 @@ def test_gpus_are_counted_by_their_device_files(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     assert count_gpus(tmp_path) == 3
     assert count_gpus(tmp_path / "nowhere") == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (None, "0 1 2 3"),
+        ("2,3", "2 3"),
+        ("3, 0", "3 0"),
+        ("GPU-8932f937,MIG-b5cd7", "GPU-8932f937 MIG-b5cd7"),
+        # As CUDA reads it: nothing is visible from the first that is no GPU on.
+        ("1,-1,2", "1"),
+        ("1,4,2", "1"),
+        ("", ""),
+        ("-1", ""),
+        ("NoDevFiles", ""),
+    ],
+)
+def test_gpus_are_those_that_the_shell_shows(given: str | None, expected: str) -> None:
+    environ = {} if given is None else {"CUDA_VISIBLE_DEVICES": given}
+    assert visible_gpus(environ, 4) == tuple(expected.split())
+    assert visible_gpus(environ, 0) == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "nodes", "expected"),
+    [(None, 1, 8), ("2,3", 1, 2), ("2,3,5", 2, 1), ("-1", 1, 3), (None, 2, 4)],
+)
+def test_a_plan_has_a_process_for_each_gpu_that_the_shell_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str | None, nodes: int, expected: int
+) -> None:
+    if given is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    environment = make_environment(tmp_path / "workspace", nodes=nodes, processes=3)
+    cluster = msgspec.structs.replace(environment.clusters["cpu"], gpus_per_node=8 // nodes)
+    environment = msgspec.structs.replace(environment, clusters={"cpu": cluster})
+    python = make_runtime(tmp_path / "runtime", WITH)
+    engine = LocalEngine(environment, runtime=lambda _: python, num_gpus=lambda: 8)
+    job_file = JobFile(name="a", image="test", launcher="torch", command=("true",))
+    assert plan_on(job_file, None, engine).spec.processes_per_node == expected
 
 
 @pytest.mark.parametrize("launcher", ["horovod", "mpi"])

@@ -55,24 +55,27 @@ def test_no_rank_gets_two_cores_more_than_another(num_ranks: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("num_gpus", "capacity", "nodes", "expected"),
+    ("gpus", "capacity", "nodes", "expected"),
     [
-        (0, 2, (0, 1), None),
-        (2, 1, (0,), None),
-        (1, 2, (0, 1), None),
-        (4, 2, (0, 1), ["0,1", "2,3"]),
+        ("", 2, (0, 1), None),
+        ("01", 1, (0,), None),
+        ("0", 2, (0, 1), None),
+        ("0123", 2, (0, 1), ["0,1", "2,3"]),
         # Two runs at once, each on a node of its own, or on two.
-        (2, 2, (0,), ["0"]),
-        (2, 2, (1,), ["1"]),
-        (4, 4, (0, 1), ["0", "1"]),
-        (4, 4, (2, 3), ["2", "3"]),
-        (4, 4, (0, 3), ["0", "3"]),
+        ("01", 2, (0,), ["0"]),
+        ("01", 2, (1,), ["1"]),
+        ("0123", 4, (0, 1), ["0", "1"]),
+        ("0123", 4, (2, 3), ["2", "3"]),
+        ("0123", 4, (0, 3), ["0", "3"]),
+        # Those that the shell shows.
+        ("7253", 2, (0, 1), ["7,2", "5,3"]),
+        ("725", 2, (1,), ["2"]),
     ],
 )
 def test_each_local_node_sees_gpus_of_its_own(
-    num_gpus: int, capacity: int, nodes: tuple[int, ...], expected: list[str] | None
+    gpus: str, capacity: int, nodes: tuple[int, ...], expected: list[str] | None
 ) -> None:
-    assert share_gpus(num_gpus, nodes=nodes, capacity_nodes=capacity) == expected
+    assert share_gpus(tuple(gpus), nodes=nodes, capacity_nodes=capacity) == expected
 
 
 @pytest.mark.parametrize(
