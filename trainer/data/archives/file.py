@@ -195,8 +195,8 @@ class Inflated(_InBlocks):
                         raise TrainingError(message, hint=GET_AGAIN)
                     if block:
                         yield block
-                    # A full block may leave more of it in the stream.
-                    if not packed and len(block) < BLOCK_BYTES:
+                    # A full block may leave more of it in the stream, but not behind its end.
+                    if not packed and (stream.eof or len(block) < BLOCK_BYTES):
                         break
         except zlib.error as error:
             message = f"`{self.name}` is damaged: {error}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
 import stat
@@ -16,7 +17,7 @@ from tests.campaign import campaign
 from tests.fakes.hostile_archives import PAYLOAD, hostile_archives
 from tests.folders import make_folder, read_folder
 from trainer.common.errors import TrainingError
-from trainer.data.archives.file import ArchiveFile, Inflated
+from trainer.data.archives.file import BLOCK_BYTES, ArchiveFile, Inflated
 from trainer.data.archives.tar import tar_members
 from trainer.data.archives.zip import read_directory, zip_members
 from trainer.data.disk.events import Events
@@ -152,6 +153,22 @@ def test_a_file_is_read_in_pieces_and_hashed_whole(tmp_path):
         assert head + middle == content[: (3 << 20) + 1000]
         assert source.position == (3 << 20) + 1000
         assert source.digest() == hashlib.sha256(content).hexdigest()
+
+
+@pytest.mark.parametrize("num_bytes", [BLOCK_BYTES - 1, BLOCK_BYTES, 3 * BLOCK_BYTES])
+@pytest.mark.parametrize("num_streams", [1, 2])
+def test_a_gzip_of_whole_blocks_has_an_end(tmp_path, num_bytes, num_streams):
+    contents = [bytes(num_bytes), seeds.content(num_bytes)][:num_streams]
+    whole = b"".join(gzip.compress(each) for each in contents)
+    for cut, is_whole in ((len(whole), True), (len(whole) - 1, False)):
+        (tmp_path / "a.gz").write_bytes(whole[:cut])
+        with ArchiveFile(tmp_path / "a.gz", "sha256") as source:
+            pieces = Inflated(source, 2 * num_bytes).rest()
+            if is_whole:
+                assert b"".join(pieces) == b"".join(contents)
+                continue
+            with pytest.raises(TrainingError, match="`a.gz` is cut off: its gzip stream has no"):
+                b"".join(pieces)
 
 
 def test_a_full_disk_is_named_and_the_same_call_goes_on(tmp_path):
