@@ -167,7 +167,7 @@ def test_a_gzip_of_whole_blocks_has_an_end(tmp_path, num_bytes, num_streams):
             if is_whole:
                 assert b"".join(pieces) == b"".join(contents)
                 continue
-            with pytest.raises(TrainingError, match="`a.gz` is cut off: its gzip stream has no"):
+            with pytest.raises(TrainingError, match=r"`a\.gz` is cut off: its gzip stream has no"):
                 b"".join(pieces)
 
 
