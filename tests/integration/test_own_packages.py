@@ -335,3 +335,21 @@ def test_another_version_of_tensorflow_is_refused_by_either_name(code: Code, ima
         make_layer(spec, image)
     told = "needed.txt asks for `tensorflow>=2.19`, and the image has `tensorflow==2.18.1`"
     assert caught.value.message == told
+
+
+def test_setup_installs_from_an_index_that_is_a_secret_and_no_log_has_it(code: Code, gangs: Gangs):
+    index = code.folder.with_name("index-of-a-password")
+    wheel = make_wheel(code.folder.with_name("wheels"), code.package, "2.0", "SAYS = 'two'")
+    (index / code.package).mkdir(parents=True)
+    page = f'<a href="{wheel.as_uri()}">{wheel.name}</a>'
+    (index / code.package / "index.html").write_text(page, encoding="utf-8")
+    handle = gangs.python(
+        f"import {code.package}; print({code.package}.SAYS)",
+        secrets={"PIP_INDEX_URL": index.as_uri()},
+        processes_per_node=1,
+        setup=(f"pip install {code.package}",),
+    )
+    assert gangs.wait(handle).state is RunState.COMPLETED, gangs.error(handle)
+    texts = gangs.texts(handle, 0)
+    assert texts[-1] == "two"
+    assert index.name not in "\n".join(texts)

@@ -36,7 +36,7 @@ from jobs.engines.local.containers import (
 )
 from jobs.engines.local.devices import ON_THE_CPU, why_on_the_cpu, with_visible_gpus
 from jobs.engines.local.launchers import gang_request, read_request
-from jobs.engines.local.layers import find_pip, layer_folder, make_layer
+from jobs.engines.local.layers import find_pip, layer_folder, make_layer, note_on_index
 from jobs.engines.local.loopback import rank_library, why_unguarded
 from jobs.engines.local.runs import LocalRuns, has_record
 from jobs.engines.local.submission import inherited_environment, submit_run
@@ -100,6 +100,8 @@ class LocalEngine:
         )
         if spec.identity == "user":
             notes.append("a local run acts as you, with any `identity`")
+        if index := note_on_index(spec, os.environ):
+            notes.append(index)
         if request.container is not None:
             notes += notes_on_containers(spec.launcher)
         elif unguarded := why_unguarded(spec.launcher, os.environ):

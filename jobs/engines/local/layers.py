@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
@@ -10,6 +12,8 @@ from jobs.contracts.spec import JobSpec
 from jobs.engines.local.submission import inherited_environment
 from jobs.host import console, trust
 from jobs.host.project import require_trusted, sources_folder
+
+_INSTALLS = re.compile(r"\b(pip3?|uv)\b")
 
 
 def layer_folder(spec: JobSpec, python: Path) -> Path | None:
@@ -56,6 +60,27 @@ def find_pip(spec: JobSpec, python: Path) -> str | None:
     except EnvironmentFailure as error:
         console.warn(f"`setup` has no pip: {error.message}")
         return None
+
+
+def note_on_index(spec: JobSpec, environ: Mapping[str, str]) -> str | None:
+    """Name the variables of a package index that `setup` would need and does not inherit.
+
+    Their values may hold a password, which only a secret of the job hands on.
+    """
+    if not any(map(_INSTALLS.search, spec.setup)):
+        return None
+    from jobs.images.package_index import VARIABLES
+
+    missing = [name for name in VARIABLES if environ.get(name)]
+    if not missing or not {*spec.env, *spec.secrets}.isdisjoint(VARIABLES):
+        return None
+    told = ", ".join(f"`{name}`" for name in missing)
+    secrets = ", ".join(f"{name}: {name.lower().replace('_', '-')}" for name in missing)
+    it = "it" if len(missing) == 1 else "them"
+    return (
+        f"`setup` installs without {told}, which this shell has; "
+        f"`secrets: {{{secrets}}}` hands {it} on, to the ranks, too"
+    )
 
 
 def _project() -> Path:
