@@ -250,8 +250,10 @@ def _going_with(identity: pulumi.Resource, context: Context) -> pulumi.ResourceO
     return pulumi.ResourceOptions(
         protect=False,
         deleted_with=identity if context.settings.stage == "prod" else None,
-        # Older stacks name it by the identity's name.
+        # Older stacks name it by the identity's name. Another role has another name; where that is
+        # ignored, the provider would change it in place, which Azure does not take.
         ignore_changes=["roleAssignmentName"],
+        replace_on_changes=["roleDefinitionId"],
     )
 
 

@@ -132,6 +132,7 @@ def previewed(dev: CloudProject, mended: list[str]) -> Previewed:
     clusters["small"] |= {"min_nodes": 0, "max_nodes": 3, "idle_s": 240}
     del clusters["spare"]
     clusters["new"], clusters["newer"] = dict(clusters["small"]), dict(clusters["small"])
+    clusters["small"]["write"] = ["data", "runs"]
     return Previewed(before=before, preview=dev.preview())
 
 
@@ -159,6 +160,8 @@ def test_each_change_of_a_cluster_is_shown_and_touches_no_other(previewed: Previ
         "cluster-cpu-compute": "replace",
         "cluster-gpu-compute": "replace",
         "cluster-small-compute": "update",
+        # Azure takes no other role in place.
+        "cloud-access-small-data": "replace",
         # Images are built on the cluster without GPUs, which the workspace names.
         "cloud-workspace": "update",
         **{
@@ -172,6 +175,7 @@ def test_each_change_of_a_cluster_is_shown_and_touches_no_other(previewed: Previ
 def test_a_refused_cluster_holds_back_no_other(changed: Changed) -> None:
     assert "ClusterCoreQuotaReached" in changed.said
     assert changed.owned == {"cluster-newer-compute"}
+    assert "RoleAssignmentUpdateNotPermitted" not in changed.said
 
 
 @dataclass(frozen=True, kw_only=True)
