@@ -52,6 +52,7 @@ def rerun(
         refuse_other_code,
         resume_point,
         with_other_words,
+        with_parameters,
     )
     from jobs.launching.secrets import find_secrets
     from jobs.launching.start import Wish, start
@@ -64,7 +65,8 @@ def rerun(
     recorded = recorded_job(record, run_dir, engine)
     values = job_options.job_values(nodes, processes_per_node, cluster, priority)
     root = override(recorded.tree, overrides or (), values)
-    job = with_other_words(locate_inputs(decode_job(root), root, Path.cwd()), record)
+    job = locate_inputs(decode_job(root), root, Path.cwd())
+    job = with_other_words(with_parameters(job, root, record), record)
     refuse_other_code(job)
     if known := recorded_options(record, recorded):
         require_known_arguments(job, root, known)

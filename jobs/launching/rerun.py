@@ -20,10 +20,13 @@ from jobs.contracts.spec import (
     RunStatus,
 )
 from jobs.engines.base import Engine, Runs
-from jobs.jobfile.arguments import python_program, split_argv
+from jobs.host.structs import prepared
+from jobs.jobfile.arguments import Argument, python_program, split_argv
+from jobs.jobfile.notebook import notebook_command, with_numbers
 from jobs.jobfile.program_options import Option, read_options
 from jobs.jobfile.read import TRAINER, CodeLocation
 from jobs.jobfile.yaml_tree import Node, located
+from jobs.rank.notebook import PROGRAM
 from jobs.runs.checkpoints import Checkpoint
 
 
@@ -43,7 +46,7 @@ def recorded_job(record: RunRecord, run_dir: Path, engine: Engine) -> Recorded:
     Raises LaunchError for a run on Azure whose code is not here.
     """
     spec = record.plan.spec
-    command, args = split_argv(spec.command)
+    command, args = _split(spec.command)
     job = JobFile(
         name=spec.name,
         image=spec.image,
@@ -137,6 +140,18 @@ def refuse_other_code(job: JobFile) -> None:
         raise LaunchError(message, hint="launch run JOB starts other code")
 
 
+def with_parameters(job: JobFile, root: Node, record: RunRecord) -> JobFile:
+    """Put `args` among the parameters of a recorded notebook; `root` tells which are numbers.
+
+    Gives other jobs as they are. Raises LaunchError for `args` that are no assignments.
+    """
+    command, _ = _split(record.plan.spec.command)
+    if command[:1] != (PROGRAM,) or job.command != command:
+        return job
+    typed = with_numbers(structs.replace(job, script=command[1]), root)
+    return structs.replace(job, command=notebook_command(command[1], typed.args), args={})
+
+
 def with_other_words(job: JobFile, record: RunRecord) -> JobFile:
     """Put a list of `args` in the place of all words behind the recorded program.
 
@@ -152,6 +167,19 @@ def with_other_words(job: JobFile, record: RunRecord) -> JobFile:
         whole = shlex.join(record.plan.spec.command)
         raise LaunchError(message, hint=f"give all words by --set 'command=[...]'; it was: {whole}")
     return structs.replace(job, command=program)
+
+
+def _split(command: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, Argument]]:
+    """Part a recorded command from its `args`: options, or the parameters of a notebook in one word."""
+    if command[:1] == (PROGRAM,) and len(command) in (3, 4):
+        try:
+            given = msgspec.json.decode(
+                "".join(command[3:]) or "{}", type=prepared(dict[str, Argument])
+            )
+        except msgspec.DecodeError:  # not of ours
+            return split_argv(command)
+        return command[:3], given
+    return split_argv(command)
 
 
 def _code(record: RunRecord, run_dir: Path, runs: Runs) -> CodeLocation | None:

@@ -760,6 +760,28 @@ def test_a_rerun_drops_no_word_behind_an_option_unsaid(launching):
     assert planned("args=[-a, r50, --lr, 0.2, /data]") == [*head, "/data"]
 
 
+def test_a_rerun_of_a_notebook_sets_its_parameters(launching):
+    (launching.folder / "train.ipynb").write_text('{"cells": []}')
+    head = "name: x\nimage: none\nscript: train.ipynb\nprocesses_per_node: 1\n"
+    given = "args: {batch-size: 8, lr: 0.1, tags: [a], amp: true, note: '1'}\n"
+    for text in (head + given, head):
+        launching.type("run", launching.write_job(text), "--detach")
+
+        def planned(*assignments):
+            words = [f"--set={each}" for each in assignments]
+            typed = launching.type("rerun", "last", "--dry-run", "--json", *words)
+            return typed.json()["spec"]["command"] if typed.code == 0 else typed.err
+
+        recorded = list(FakeEngine.submitted[-1][0].spec.command)
+        assert planned() == recorded
+        before = json.loads(recorded[3]) if text != head else {}
+        *same, parameters = planned("args.lr=1e-3", "args.amp=false", "args.batch-size=16")
+        assert same == recorded[:3]
+        assert json.loads(parameters) == {**before, "lr": 0.001, "amp": False, "batch_size": 16}
+        assert "is not the name of a variable" in planned("args.1=2")
+        assert "a notebook has parameters" in planned("args=[1, 2]")
+
+
 def test_a_rerun_of_our_programs_knows_what_each_option_takes(launching):
     launching.type("run", "mnist-synthetic", "--set", "args.seed=3")
     typed = launching.type("rerun", "last", "--dry-run", "--json", "--set", "args.seed=null")
