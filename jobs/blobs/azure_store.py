@@ -88,11 +88,14 @@ class AzureStore:
         at, etag, size = 0, None, 1
         while at < size:
             piece = self._range(name, at, BLOCK_BYTES, etag, accept=_MISSING)
-            if piece is None:
-                if at or self.read(name) is not None:
+            if piece is None and not at:
+                if self.read(name) is not None:
                     return  # it is empty
                 message = f"the store has no `{name}`"
                 raise NotFound(message, hint="launch data ls")
+            if piece is None or (at and not piece[0]):
+                message = f"`{name}` went away, or changed, while it was read"
+                raise EnvironmentFailure(message, hint="start the command again")
             content, etag, size = piece
             yield content
             at += len(content)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jobs.blobs.store import Blob, BlobStore
-from jobs.contracts.errors import LaunchError
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.datasets.file_list import FileList, send_list, work_folder, work_table, write_list
 from jobs.datasets.making import Pushed
 from jobs.datasets.paths import DatasetFile, check_path
@@ -23,7 +23,8 @@ _DIGEST = re.compile(r"[0-9a-f]{64}/")
 def register(store: BlobStore, name: str, prefix: str, progress: Progress = silent) -> Pushed:
     """Read every blob below a prefix once, and make it a version of `name`; nothing is moved.
 
-    Raises LaunchError for a prefix with nothing below it, and for names that no dataset may have.
+    Raises LaunchError for a prefix with nothing below it, and for names that no dataset may have;
+    EnvironmentFailure for a blob that goes or changes while it is read.
     """
     check_name(name)
     prefix = prefix.strip("/") + "/"
@@ -75,13 +76,20 @@ def _read_all(store: BlobStore, prefix: str, progress: Progress, work: Path) -> 
             raise LaunchError(message, hint="type a folder of the container `data`")
         counter = Counter(count, num_bytes, progress)
 
-        def read(path: str) -> DatasetFile:
+        def read(listed: tuple[str, int]) -> DatasetFile:
+            path, num_bytes = listed
             sha256, md5, length = digest(store.content(prefix + path))
+            if length != num_bytes:
+                message = (
+                    f"`{prefix}{path}` changed while it was read: it was listed with {num_bytes} "
+                    f"bytes, and has {length}"
+                )
+                raise EnvironmentFailure(message, hint="start the command again when nobody writes")
             return DatasetFile(path=path, bytes=length, sha256=sha256.hex(), md5=md5.hex())
 
         def files() -> Iterator[DatasetFile]:
-            paths = (row[0] for row in database.execute("SELECT path FROM listed ORDER BY path"))
-            for _, file in in_order(read, paths):
+            rows = database.execute("SELECT path, bytes FROM listed ORDER BY path")
+            for _, file in in_order(read, rows):
                 counter.add(1, file.bytes)
                 yield file
 

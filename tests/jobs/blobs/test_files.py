@@ -399,6 +399,33 @@ def test_a_version_that_goes_meanwhile_is_left_out(blobs, tmp_path, size, is_gon
     assert read_folder(tmp_path) == {"other": b"other"}
 
 
+@pytest.mark.parametrize("change", ["gone", "changed", "cut", "empty"])
+@pytest.mark.parametrize("num_left", [1, 2])
+def test_a_blob_that_goes_while_it_is_read_has_no_shorter_content(blobs, change, num_left):
+    content = seeds.content(LARGE)
+    blobs.blobs["x"] = content
+
+    def take_away(kind: str, asked: Asked) -> bytes | None:
+        if kind != "GET blob" or blobs.asked[kind] <= num_left:
+            return None
+        if change == "cut":
+            return answer(416, x_ms_error_code="InvalidRange")
+        if change == "empty":
+            return answer(206, b"", Content_Range=f"bytes 0-0/{LARGE}", ETag="x")
+        blobs.blobs.pop("x", None)
+        if change == "changed":
+            blobs.blobs["x"] = content[: BLOCK_BYTES // 2]
+        return None
+
+    blobs.hook = take_away
+    read: list[bytes] = []
+    with pytest.raises(EnvironmentFailure) as caught:
+        read.extend(store_of(blobs.url).content("x"))
+    assert b"".join(read) == content[: num_left * BLOCK_BYTES]
+    if change != "changed":
+        assert caught.value.message == "`x` went away, or changed, while it was read"
+
+
 def test_a_version_goes_on_where_it_was_cut_off(blobs, tmp_path):
     content = seeds.content(LARGE)
     blobs.blobs["x"] = content

@@ -281,6 +281,17 @@ class TestRegister:
         with pytest.raises(EnvironmentFailure, match="with another content"):
             datasets.pull(record.pinned(), tmp_path / "to")
 
+    def test_content_of_another_length_than_was_listed_is_refused(self, datasets, raw, monkeypatch):
+        given = raw.content
+        shorter = {"raw/p/sub/c": [b"thr"]}
+        monkeypatch.setattr(raw, "content", lambda name: shorter.get(name) or given(name))
+        with pytest.raises(EnvironmentFailure) as caught:
+            datasets.register("photos", "raw/p")
+        assert caught.value.message == (
+            "`raw/p/sub/c` changed while it was read: it was listed with 5 bytes, and has 3"
+        )
+        assert datasets.versions() == []
+
     def test_equal_content_is_one_version_however_it_came(self, datasets, raw, tmp_path):
         datasets.register("photos", "raw/p")
         folder = make_folder(tmp_path / "f", {"a": b"one", "sub/c": b"three"})
