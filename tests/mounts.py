@@ -14,3 +14,8 @@ def mount_tmpfs(folder: Path, options: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         pytest.skip(f"no tmpfs can be mounted here: {done.stderr.strip()}")
+
+
+def unmount(folder: Path) -> None:
+    """Take it away; lazily, as after a failed test some process may still hold it."""
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 from tests.fakes.gangs import Gangs
 from tests.faults.torch_campaign import make_pictures
 from tests.faults.transfer_campaign import FlakyStore, flaky_store
-from tests.mounts import mount_tmpfs
+from tests.mounts import mount_tmpfs, unmount
 
 MEMORY_CONTROLLER = Path("/sys/fs/cgroup/memory")
 LIMIT_BYTES = 256 << 20
@@ -55,8 +54,7 @@ def small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]
     folder.mkdir()
     mount_tmpfs(folder, f"size={request.module.DISK_BYTES}")
     yield folder
-    # Lazily: after a failed test some process of its run may still hold it.
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    unmount(folder)
 
 
 @pytest.fixture

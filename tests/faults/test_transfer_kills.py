@@ -18,7 +18,7 @@ import pytest
 
 from jobs.blobs.store import BLOCK_BYTES
 from tests import seeds
-from tests.busy import HANG_S, Bound, limit_s
+from tests.busy import HANG_S, Bound
 from tests.campaign import campaign
 from tests.fakes.flaky_proxy import Seen
 from tests.faults.transfer_campaign import FlakyStore
@@ -48,10 +48,13 @@ def pieces(requests: list[Seen]) -> list[str]:
     return [piece for piece in map(block_of, requests) if piece is not None]
 
 
-def run_and_kill_at(store: FlakyStore, arguments: list[str], kind: str, number: int) -> Killed:
+def run_and_kill_at(
+    store: FlakyStore, arguments: list[str], kind: str, number: int, folder: Path
+) -> Killed:
     """Run a command; SIGKILL when so many of its requests of that kind are over.
 
-    They go by one at a time: what is over has reached the client, too, before it is killed.
+    They go by one at a time: what is over has reached the client, too, before it is killed, and of a
+    pull is noted in `folder`.
     """
     state = Killed()
     order: list[Seen] = []
@@ -72,7 +75,10 @@ def run_and_kill_at(store: FlakyStore, arguments: list[str], kind: str, number: 
                 return
             time.sleep(0.002)
         if position == number:
-            time.sleep(limit_s(0.5))  # the client reads and notes what was answered
+            while kind == "get" and num_noted(folder) < number:
+                if bound.is_passed():
+                    return
+                time.sleep(0.002)
             note(state, proxy.seen, moved)
             processes[0].kill()
 
@@ -80,6 +86,11 @@ def run_and_kill_at(store: FlakyStore, arguments: list[str], kind: str, number: 
     processes.append(store.start(*arguments))
     processes[0].communicate(timeout=HANG_S)
     return state
+
+
+def num_noted(folder: Path) -> int:
+    """How many blocks a pull has noted as written (jobs/blobs/partial_file.py)."""
+    return sum(each.read_bytes().count(b"\n") for each in folder.glob(".trainyard-*.ranges"))
 
 
 def run_and_kill_after(store: FlakyStore, arguments: list[str], delay_s: float) -> Killed:
@@ -175,7 +186,7 @@ class Campaign:
         if kind == "time":
             killed = run_and_kill_after(self.store, arguments, when)
         else:
-            killed = run_and_kill_at(self.store, arguments, kind, int(when))
+            killed = run_and_kill_at(self.store, arguments, kind, int(when), folder)
             assert killed.was_killed, f"{way}: no {kind} {when}"
             assert kind == "commit" or len(killed.done) == when
         self.store.proxy.clear()

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from infra.local import azurite_server
-from tests.mounts import mount_tmpfs
+from tests.mounts import mount_tmpfs, unmount
 
 needs_mount = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small tmpfs")
 
@@ -26,7 +26,8 @@ def mount(project):
 
     yield run
     azurite_server.stop(project.storage)
-    subprocess.run(["umount", str(folder)], check=False)
+    if folder.is_mount():
+        unmount(folder)
 
 
 def listen(port):
