@@ -104,7 +104,7 @@ def test_ants_are_told_from_bees_and_the_model_is_fetched(execute, environment):
     assert shown[1]["text/plain"].split()[:3] == ["epoch", "split", "value"]
     assert shown[2]["image/png"].startswith("iVBOR")
     assert shown[3]["text/plain"].startswith(
-        "{'hymenoptera.json': 135, 'hymenoptera.safetensors': 44"
+        "{'hymenoptera.json': 151, 'hymenoptera.safetensors': 44"
     )
     assert [each for each in shown if "stderr" in each] == []
 
