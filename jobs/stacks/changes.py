@@ -29,6 +29,7 @@ _WITH_ANOTHER = "replaceWith"
 _COMPUTE = ":Compute"
 _IDENTITY = ":UserAssignedIdentity"
 _ROLE = ":RoleAssignment"
+_LOCK = ":ManagementLockByScope"
 _CRASHED = "an unhandled error occurred"
 # What a resource of a kind holds, by module and kind of Pulumi's type. Gone in either case, a new one begins empty.
 _HELD = {
@@ -88,7 +89,8 @@ class Loss(Struct, frozen=True, kw_only=True):
 
     `name` is what `--allow-replace` takes. `because` names the properties that force it. `within`
     is another loss that it is inside of, so that to allow that one is to allow this one; where
-    Pulumi itself leaves it as it is, it `goes along`. A protected one makes `up` fail.
+    Pulumi itself leaves it as it is, it `goes along`. A protected one makes `up` fail before it
+    begins, one that is locked in the middle: Azure deletes nothing below a lock.
     """
 
     name: str
@@ -99,6 +101,7 @@ class Loss(Struct, frozen=True, kw_only=True):
     costs: str
     within: str | None
     is_protected: bool
+    is_locked: bool
     is_allowed: bool
 
 
@@ -127,11 +130,12 @@ def judge_preview(preview: bytes, stack: str, allowed: Sequence[str]) -> Changes
     gone = [each for each in resources if each.change and each.id and not each.is_retained]
     losses: list[Loss] = []
     holders = {one.urn: _holders(one, gone) for one in gone}
+    locked = {each.urn for each in gone if _is_locked(each, resources)}
     for each in resources:
         found = holders[each.urn] if each.urn in holders else _holders(each, gone)
         around = sorted(found, key=lambda one: len(holders[one.urn]))
         if each.change is not None or around:
-            losses.append(_loss(each, around, allowed))
+            losses.append(_loss(each, around, allowed, is_locked=each.urn in locked))
     known = {name for each in resources for name in each.names}
     lost = {name for each in resources if each.change for name in each.names}
     lost |= {each.name for each in losses}
@@ -159,6 +163,17 @@ def find_refusal(changes: Changes, stack: str, typed: Sequence[str]) -> Refused 
             "undo the change; if it is intended, docs/azure.md explains how to lift the protection"
         )
         return Refused(message, hint=hint)
+    locked = [each.name for each in changes.losses if each.is_locked]
+    if locked:
+        message = (
+            f"`pulumi up -s {stack}` would replace or delete what is below a lock, and Azure refuses "
+            f"it in the middle of `up`: {', '.join(locked)}"
+        )
+        hint = (
+            "undo the change; if it is intended, docs/azure.md explains how to take one thing out "
+            "of prod"
+        )
+        return Refused(message, hint=hint)
     outermost = (each for each in changes.losses if each.within is None)
     refused = list(dict.fromkeys(each.name for each in outermost if not each.is_allowed))
     if not refused:
@@ -181,6 +196,8 @@ class _Resource(Struct, frozen=True, kw_only=True):
     id: str
     is_protected: bool
     is_retained: bool
+    goes_with: str
+    lock_scope: str
     uses: frozenset[str]
     serves: frozenset[str]
 
@@ -251,6 +268,8 @@ def _resource(urn: str, steps: Sequence[Step], protected: Mapping[str, _Lost]) -
         id=old.id,
         is_protected=urn in protected,
         is_retained=old.retain_on_delete,
+        goes_with=old.deleted_with,
+        lock_scope=_decode_links(_state(step).inputs).scope if _is_lock(resource_type) else "",
         uses=_uses(old),
         serves=_serves(old),
     )
@@ -261,10 +280,11 @@ class _Identities(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class _Linked(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The properties by which clusters, identities and roles name one another."""
+    """The properties by which clusters, identities, roles and locks name one another."""
 
     identity: _Identities | None = None
     principal_id: str = ""
+    scope: str = ""
 
 
 def _uses(state: ResourceState) -> frozenset[str]:
@@ -295,6 +315,24 @@ def _decode_links(properties: msgspec.Raw) -> _Linked:
     except msgspec.DecodeError:
         # Written by a provider of another version.
         return _Linked()
+
+
+def _is_lock(resource_type: str) -> bool:
+    return resource_type.endswith(_LOCK)
+
+
+def _is_locked(each: _Resource, resources: Iterable[_Resource]) -> bool:
+    """Tell whether Pulumi would ask Azure to delete what is below a lock that stays.
+
+    It does not ask for what goes with another resource that is deleted.
+    """
+    if _is_lock(each.type) or any(one.change for one in resources if one.urn == each.goes_with):
+        return False
+    return any(
+        each.id.lower().startswith(f"{one.lock_scope.lower()}/")
+        for one in resources
+        if one.lock_scope and one.change is None
+    )
 
 
 def _holders(each: _Resource, gone: Sequence[_Resource]) -> list[_Resource]:
@@ -334,7 +372,9 @@ def _because(step: Step) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _loss(each: _Resource, around: Sequence[_Resource], allowed: Sequence[str]) -> Loss:
+def _loss(
+    each: _Resource, around: Sequence[_Resource], allowed: Sequence[str], *, is_locked: bool
+) -> Loss:
     """Build the loss of a resource that is inside of the resources `around`, lost themselves."""
     costs = what_is_lost(each.type, is_replaced=each.change == "replaced")
     if each.is_retained and not around:
@@ -348,6 +388,7 @@ def _loss(each: _Resource, around: Sequence[_Resource], allowed: Sequence[str]) 
         costs=costs,
         within=around[0].name if around else None,
         is_protected=each.is_protected,
+        is_locked=is_locked,
         is_allowed=not each.names.union(*(one.names for one in around)).isdisjoint(allowed),
     )
 
@@ -366,7 +407,8 @@ def what_is_lost(resource_type: str, *, is_replaced: bool) -> str:
 def _gravity(loss: Loss) -> tuple[Any, ...]:
     """Order refused losses first, then by name: Pulumi's order differs every time."""
     within = loss.within or loss.name
-    return (not loss.is_protected, loss.is_allowed, within, loss.within or "", loss.name, loss.type)
+    refused = (not loss.is_protected, not loss.is_locked, loss.is_allowed)
+    return (*refused, within, loss.within or "", loss.name, loss.type)
 
 
 def _unknown(name: str, known: set[str], losses: Sequence[Loss], stack: str) -> LaunchError:

@@ -33,9 +33,17 @@ def changes_text(changes: Changes) -> str:
 
 def _loss_row(loss: Loss) -> list[str]:
     kind = loss.type.rpartition(":")[2]
-    state = "PROTECTED" if loss.is_protected else "allowed" if loss.is_allowed else "REFUSED"
+    state = _state(loss)
     because = f" ({_some(loss.because, NUM_REASONS)})" if loss.because else ""
     return [loss.name, loss.within or "", kind, loss.change, state, loss.costs + because]
+
+
+def _state(loss: Loss) -> str:
+    if loss.is_protected:
+        return "PROTECTED"
+    if loss.is_locked:
+        return "LOCKED"
+    return "allowed" if loss.is_allowed else "REFUSED"
 
 
 def _some(names: Sequence[str], limit: int) -> str:

@@ -23,6 +23,7 @@ class ResourceState(Struct, frozen=True, kw_only=True, rename="camel"):
     parent: str = ""
     custom: bool = False
     retain_on_delete: bool = False
+    deleted_with: str = ""
     inputs: msgspec.Raw = msgspec.Raw(b"{}")
     outputs: msgspec.Raw = msgspec.Raw(b"{}")
 

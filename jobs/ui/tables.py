@@ -213,7 +213,11 @@ def planned(told: Row) -> Table:
 
 
 def _loss_state(loss: Row) -> str:
-    return "protected" if loss["is_protected"] else "allowed" if loss["is_allowed"] else "refused"
+    if loss["is_protected"]:
+        return "protected"
+    if loss["is_locked"]:
+        return "locked"
+    return "allowed" if loss["is_allowed"] else "refused"
 
 
 def parts(caption: str, found: Sequence[Row]) -> Table:

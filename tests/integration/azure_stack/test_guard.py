@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
+from infra.roles import Role
 from jobs.host.environment_file import parse_environment
 from tests.integration.azure_stack.conftest import CloudProject, fresh_project, read_settings
 from tests.integration.azure_stack.kept_secrets import find_kept_secrets
@@ -77,6 +79,16 @@ def test_another_place_for_what_is_protected_is_refused_whatever_is_allowed(prod
     assert "would replace or delete protected resources, and Pulumi refuses it: " in said
 
 
+def test_another_role_below_a_lock_is_refused_whatever_is_allowed(prod):
+    prod.settings["clusters"]["gpu"]["write"] = ["data", "runs"]
+    code, found, said = check(prod, "--allow-replace", "cloud-access-gpu-data")
+    assert code == 3
+    (lost,) = found["changes"]["losses"]
+    assert (lost["name"], lost["change"]) == ("cloud-access-gpu-data", "replaced")
+    assert (lost["is_locked"], lost["is_allowed"]) == (True, True)
+    assert "what is below a lock, and Azure refuses it in the middle of `up`: cloud-access" in said
+
+
 def test_a_setting_that_is_wrong_is_a_failure_in_the_programs_words(prod):
     prod.settings["generation"] = 0
     code, found, said = check(prod)
@@ -125,3 +137,24 @@ def test_a_cluster_of_prod_goes_with_its_settings_and_its_identity_with_it(prod)
     prod.up()
     assert prod.owned().keys() == owned.keys()
     assert prod.preview("--expect-no-changes") == {}
+
+
+def test_another_role_of_a_prods_cluster_by_the_guide(prod):
+    """Azure is asked by hand, with the ids that `pulumi stack` shows; `up --refresh` meets the rest."""
+    prod.settings["clusters"]["gpu"]["write"] = ["data", "runs"]
+    assert "ScopeLocked" in prod.up(check=False)
+    shown = prod.pulumi("stack", "-s", "prod", "--show-ids").stdout
+    names = ("cloud-lock-data", "cloud-access-gpu-data")
+    ids = [
+        identifier
+        for name in names
+        for identifier in re.findall(rf" {name}\n.*(/subscriptions/.*)", shown)
+    ]
+    owned = prod.owned()
+    assert ids == [owned[name] for name in names]
+    prod.remove_live(*ids)
+    prod.up("--refresh")
+    assert prod.owned().keys() == owned.keys()
+    assert prod.preview("--expect-no-changes") == {}
+    role = prod.live()[prod.owned()["cloud-access-gpu-data"]]
+    assert role["inputs"]["roleDefinitionId"].endswith(Role.BLOB_DATA_CONTRIBUTOR)

@@ -86,6 +86,7 @@ def loss(**values):
         "costs": COMPUTE_COSTS,
         "within": None,
         "is_protected": False,
+        "is_locked": False,
         "is_allowed": False,
     }
     return Loss(**{**usual, **values})
@@ -281,6 +282,68 @@ def test_what_is_protected_is_told_first_and_refused_even_where_it_is_allowed():
         "`pulumi up -s prod` would replace or delete protected resources, and Pulumi refuses it: "
         "cloud-data-account"
     )
+
+
+def locked_role(op, name="cloud-access-gpu-data", **options):
+    """A role of a cluster's identity on the container of data."""
+    inside = f"{container('same')['oldState']['id']}/providers/Microsoft.Authorization"
+    kind = "azure-native:authorization:RoleAssignment"
+    access = "trainyard:cloud:Platform$trainyard:cloud:Access::cloud-access"
+    identifier = f"{inside}/roleAssignments/{name}"
+    return step(op, kind, name, parent=access, cloud_id=identifier, **options)
+
+
+def lock(op):
+    kind, place = "azure-native:authorization:ManagementLockByScope", ACCOUNT.upper()
+    identifier = f"{ACCOUNT}/providers/Microsoft.Authorization/locks/trainyard"
+    return step(op, kind, "cloud-lock-data", cloud_id=identifier, inputs={"scope": place})
+
+
+def states(found):
+    return {each.name: each.is_locked for each in found.losses}
+
+
+@pytest.mark.parametrize("change", ["delete", "replace"])
+@pytest.mark.parametrize("stays", ["same", "create"])
+def test_what_is_below_a_lock_is_refused_even_where_it_is_allowed(change, stays):
+    """A lock that `up` brings back is there before anything is deleted."""
+    name = "cloud-access-gpu-data"
+    found = judge(lock(stays), locked_role(change), compute("delete"), allowed=[name, "gpu"])
+    assert states(found) == {name: True, "gpu": False}
+    refusal = find_refusal(found, "prod", ["launch"])
+    assert refusal is not None
+    assert (refusal.exit_code, refusal.message, refusal.hint) == (
+        3,
+        "`pulumi up -s prod` would replace or delete what is below a lock, and Azure refuses it in "
+        f"the middle of `up`: {name}",
+        "undo the change; if it is intended, docs/azure.md explains how to take one thing out of "
+        "prod",
+    )
+    assert f"\n{name}  RoleAssignment  {found.losses[0].change}  LOCKED " in changes_text(found)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (locked_role("delete"),),
+        (lock("delete"), locked_role("delete")),
+        (lock("same"), locked_role("create")),
+        (
+            lock("same"),
+            compute("delete"),
+            locked_role("delete", deletedWith=compute("delete")["urn"]),
+        ),
+        (lock("same"), locked_role("delete", retainOnDelete=True)),
+    ],
+    ids=["no lock", "the lock goes", "it is new", "it goes with another", "it is kept"],
+)
+def test_what_azure_is_not_asked_to_delete_below_a_lock_is_not_locked(steps):
+    assert not any(states(judge(*steps)).values())
+
+
+def test_what_goes_with_what_stays_is_deleted_and_so_locked():
+    stays = locked_role("delete", deletedWith=compute("same")["urn"])
+    assert states(judge(lock("same"), compute("same"), stays)) == {"cloud-access-gpu-data": True}
 
 
 def test_what_pulumi_refuses_without_showing_a_step_is_a_loss():

@@ -116,6 +116,7 @@ class Filled(Stacks):
                 "because": [text],
                 "costs": text,
                 "is_protected": False,
+                "is_locked": False,
                 "is_allowed": False,
             }
             for text in self.texts

@@ -633,6 +633,7 @@ def test_what_up_would_change_is_told_where_it_is_refused_too():
         "costs": "runs end",
         "within": None,
         "is_protected": False,
+        "is_locked": False,
         "is_allowed": False,
     }
     changes = {"losses": [loss], "updated": ["store"], "created": [], "is_cut_short": False}
