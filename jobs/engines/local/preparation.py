@@ -1,4 +1,4 @@
-"""Prepares a gang's start: the run's folders, its inputs, rank.pyz and RANK.json."""
+"""Prepares a gang's start: rank.pyz before the run waits, then its folders, its inputs and RANK.json."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import msgspec
@@ -35,6 +36,20 @@ class _Answer(Struct, frozen=True, kw_only=True):
     hint: str | None = None
 
 
+def keep_programs(run_dir: Path, spec: JobSpec) -> None:
+    """Pack what starts the ranks, and load what the job needs later; raises OSError.
+
+    Before the run waits for nodes: from then on a `git pull` may change our sources.
+    """
+    reserve_ending(run_dir)
+    (run_dir / PROGRAM_FILE).write_bytes(rank_program())
+    # Only jobs with inputs pay for the store's client, only Horovod's for its server.
+    if spec.inputs:
+        import_module("jobs.engines.local.inputs")
+    if spec.launcher == "horovod":
+        import_module("jobs.engines.local.horovod_store")
+
+
 def prepare(
     run_dir: Path,
     spec: JobSpec,
@@ -44,17 +59,15 @@ def prepare(
     nodes: tuple[int, ...],
     wait: Callable[..., None],
 ) -> None:
-    """Make everything that the ranks need; raises LaunchError or OSError.
+    """Make everything else that the ranks need; raises LaunchError or OSError.
 
     `wait(timeout, fd)` sleeps until the descriptor is readable; it may raise to end the run.
     """
-    reserve_ending(run_dir)
     forget_signatures_of_the_dead(run_dir.parent.parent)
     for name in FOLDERS:
         (run_dir / name).mkdir(exist_ok=True)
     for name in spec.outputs:
         (run_dir / "outputs" / name).mkdir(exist_ok=True)
-    (run_dir / PROGRAM_FILE).write_bytes(rank_program())
     folders = _fetch_inputs(spec, handover.environment, run_dir, wait) if spec.inputs else {}
     is_inside = request.container is not None
     job = RankJob(
@@ -144,7 +157,6 @@ def _read_when_ready(fd: int, wait: Callable[..., None]) -> bytes:
 def _answer_with_inputs(spec: JobSpec, environment: Environment, run_dir: Path, inlet: int) -> None:
     """Fetch inputs in the child, and answer with their folders. Does not return."""
     try:
-        # Only a job with inputs pays for the store's client.
         from jobs.engines.local.inputs import give_inputs
 
         try:

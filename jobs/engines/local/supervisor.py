@@ -22,7 +22,7 @@ from jobs.engines.local.attempt import AttemptRunner, Outcome
 from jobs.engines.local.containers import Containers
 from jobs.engines.local.gang import Gang
 from jobs.engines.local.launchers import read_request
-from jobs.engines.local.preparation import prepare
+from jobs.engines.local.preparation import keep_programs, prepare
 from jobs.engines.local.queue import Slots
 from jobs.engines.local.wakeup import Interrupted, Wakeup
 from jobs.engines.local.watcher import become_subreaper, end_with_parent, watch
@@ -58,6 +58,7 @@ class Supervisor:
     def run(self) -> None:
         """Take the run to its end; there is exactly one last event, and then no process is left."""
         try:
+            keep_programs(self._run_dir, self._spec)
             self._prepare(self._wait_for_nodes())
             outcome = self._run_attempts()
         except Interrupted as interruption:

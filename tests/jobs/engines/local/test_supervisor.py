@@ -13,7 +13,7 @@ import pytest
 
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import JobRetry, Limits, RankError, RunRecord, RunState
-from jobs.engines.local import supervisor
+from jobs.engines.local import preparation, supervisor
 from jobs.engines.local.attempt import Outcome
 from jobs.engines.local.engine import LocalEngine
 from jobs.engines.local.queue import Slots
@@ -163,6 +163,29 @@ def test_run_that_waits_says_for_what_each_time_that_it_changes(supervised: Supe
         ("completed", None, None),
     ]
     assert supervised.sleeps == [QUEUE_RECHECK_S] * 3
+
+
+def test_run_that_waits_keeps_the_programs_that_it_began_with(
+    supervised: Supervised, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a `git pull` meanwhile would mix the sources of two versions."""
+    slots, first = supervised.slots, supervised.workspace / "runs" / "a"
+    slots.release(supervised.run_dir)
+    supervised.locks += [supervised.enqueue(first)]
+    slots.enqueue(supervised.run_dir, 1, "low")
+    assert slots.claim(first, 1) == (0,)
+    monkeypatch.setattr(preparation, "rank_program", lambda: b"begun")
+    program = supervised.run_dir / "rank.pyz"
+    seen: list[bool] = []
+
+    def pull() -> None:
+        seen.append(program.exists())
+        monkeypatch.setattr(preparation, "rank_program", lambda: b"pulled")
+        slots.release(first)
+
+    supervised.wakes = [pull]
+    supervised.supervise()
+    assert (seen, program.read_bytes()) == ([True], b"begun")
 
 
 @pytest.mark.parametrize(
