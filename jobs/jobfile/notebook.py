@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from keyword import iskeyword
+from textwrap import dedent
 from typing import Any
 
 import msgspec
@@ -20,9 +23,12 @@ from jobs.rank.notebook import PROGRAM
 SUFFIX = ".ipynb"
 # The output of a job that holds the notebook as it was executed.
 OUTPUT = "notebook"
-# Of IPython alone: what is typed behind them is no Python.
-_MAGIC = re.compile(r"^(\s*)([%!?].*)$", re.MULTILINE)
-_CELL_MAGIC = re.compile(r"\s*%%")
+# Of IPython alone: `!ls`, `%cd x`, `files = !ls`. A wrapped line of Python's may begin with `% (` or `!=`.
+_MAGIC = re.compile(r"(\s*)([^\W\d][^=#]*=\s*)?((?:!(?!=)|%[^\W\d]).*)")
+_HELP = re.compile(r"(\s*)(\?.*|[^#]*\?)\s*")
+_CELL_MAGIC = re.compile(r"\s*%%(\w*).*\n?")
+# The cell magics behind which Python stands, and is executed in the notebook itself.
+_PYTHON_MAGICS = ("time", "timeit", "capture", "prun")
 
 
 def is_notebook(path: str | None) -> bool:
@@ -85,6 +91,7 @@ def is_one_rank(command: Sequence[str], num_ranks: int) -> bool:
 def code_of(content: bytes, name: str) -> bytes:
     """Give the Python of a notebook's cells; lines of IPython's own are comments, in their places.
 
+    A cell that is no Python even so is left out: who runs the notebook may never execute it.
     Raises LaunchError for what is no notebook.
     """
     try:
@@ -93,5 +100,45 @@ def code_of(content: bytes, name: str) -> bytes:
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError, RecursionError):
         message = f"`{name}` is not a notebook of Jupyter's format 4"
         raise LaunchError(message, hint="open it in Jupyter and save it") from None
-    python = [each for each in texts if not _CELL_MAGIC.match(each)]
-    return "\n".join(_MAGIC.sub(r"\1pass  # \2", each) for each in python).encode()
+    return "\n".join(map(_python_of, texts)).encode()
+
+
+def _python_of(cell: str) -> str:
+    """Give the Python of one cell; an empty text where it has none."""
+    while magic := _CELL_MAGIC.match(cell):
+        if magic[1] not in _PYTHON_MAGICS:
+            return ""
+        cell = cell[magic.end() :]
+    if _is_python(cell):
+        return cell
+    without = _without_magics(dedent(cell))
+    return without if _is_python(without) else ""
+
+
+def _is_python(text: str) -> bool:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what Python thinks of a cell's escapes
+            ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def _without_magics(cell: str) -> str:
+    """Write IPython's own lines as comments behind a statement that does nothing."""
+    lines: list[str] = []
+    is_continued = is_magic = False
+    for line in cell.split("\n"):
+        if is_continued:
+            lines.append(f"# {line}" if is_magic else line)
+        elif magic := _MAGIC.fullmatch(line):
+            indent, target, words = magic.groups()
+            lines.append(f"{indent}{f'{target}None' if target else 'pass'}  # {words}")
+            is_magic = True
+        else:
+            question = _HELP.fullmatch(line)
+            lines.append(f"{question[1]}pass  # {question[2]}" if question else line)
+            is_magic = False
+        is_continued = line.endswith("\\")
+    return "\n".join(lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import warnings
 
 import pytest
 from msgspec.structs import replace
@@ -157,6 +158,67 @@ def test_the_python_of_the_cells_is_read_without_what_is_ipythons_own():
     assert "import nothing" not in text
     names = [type(each).__name__ for each in ast.parse(text).body]
     assert names == ["Pass", "Import", "If", "Assign", "Pass"]
+
+
+IPYTHONS = [
+    "gpu = !nvidia-smi\nimport found",
+    "!pip install \\\n  -q \\\n  nbclient\nimport found",
+    "%config InlineBackend.figure_format = \\\n  'retina'\nimport found",
+    "import found\nfound.nn?",
+    "import found\nfound.nn.Linear??",
+    "?print\nimport found",
+    "home = %env HOME\na, b = !ls\nx[0].y = !ls -l | wc\nimport found",
+    "if True:\n    !ls\n    import found",
+    "%matplotlib inline\n!ls\ntext = ('%d' '%d'\n        % (3, 4))\nimport found",
+    "%matplotlib inline\nassert (3\n  != 4)\nimport found",
+    "%matplotlib inline\nn = 7 \\\n%x\nimport found",
+    "  %matplotlib inline\n  import found",
+    "# is it there?\nif True:\n    # what is it?\n    !ls\nimport found",
+    'print("""\n!ls\n""")\n!ls\nimport found',
+]
+
+
+@pytest.mark.parametrize("cell", IPYTHONS)
+def test_a_cell_is_read_as_ipython_reads_it(cell):
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    text = code_of(cells(cell), "n.ipynb").decode()
+    assert imports(text) == ["found"]
+    assert imports(TransformerManager().transform_cell(cell)) == ["found"]
+
+
+def imports(text):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        nodes = [each for each in ast.walk(ast.parse(text)) if isinstance(each, ast.Import)]
+    return [alias.name for each in nodes for alias in each.names]
+
+
+def test_a_cell_that_is_python_stays_as_it_is():
+    cell = 'x = (\n"%s"\n% (3,)\n)\ny = """\n!ls\n%cd\nreally?\n"""'
+    assert code_of(cells(cell), "n.ipynb").decode() == cell
+
+
+@pytest.mark.parametrize(
+    ("cell", "found"),
+    [
+        ("%%time\nimport found", ["found"]),
+        ("\n%%capture out --no-stderr\n%%timeit -n 1\n!ls\nimport found", ["found"]),
+        ("%%prun -q\nimport found", ["found"]),
+        ("%%time", []),
+        ("%%bash\nimport found", []),
+        ("%%time\n%%writefile train.py\nimport found", []),
+        ("print 'Python 2'\nimport found", []),
+        ("import found\nx = (", []),
+        ("import found\n\0", []),
+        ("import found\nx = '\\d'", ["found"]),
+        ("x = " + "-" * 100_000 + "1", []),
+    ],
+    ids=lambda each: each[:30] if isinstance(each, str) else "",
+)
+def test_a_cell_of_another_language_is_left_out_and_the_others_are_read(cell, found):
+    text = code_of(cells("import before", cell, "import behind"), "n.ipynb").decode()
+    assert imports(text) == ["before", *found, "behind"]
 
 
 @pytest.mark.parametrize(
