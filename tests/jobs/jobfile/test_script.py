@@ -15,6 +15,7 @@ TF_WORKERS = ("tf.distribute", "tensorflow", "tensorflow")
 DDP = ("torch.distributed", "pytorch", "torch")
 TORCH = ("torch", "pytorch", "none")
 DDP_TEXT = "from torch.distributed import init_process_group"
+HF = ("the Trainer of transformers", "pytorch", "torch")
 NOTHING = ("no known framework", "pytorch", "none")
 
 SCRIPTS = {
@@ -44,7 +45,16 @@ SCRIPTS = {
     "import lightning as L": ("Lightning", "pytorch", "torch"),
     "import pytorch_lightning as pl": ("Lightning", "pytorch", "torch"),
     "import deepspeed": ("DeepSpeed", "pytorch", "torch"),
-    "from transformers import Trainer": ("the Trainer of transformers", "pytorch", "torch"),
+    "from transformers import Trainer": HF,
+    "import transformers\ntransformers.Seq2SeqTrainer()": HF,
+    "from transformers import Seq2SeqTrainingArguments": HF,
+    "from transformers.trainer_seq2seq import Seq2SeqTrainer": HF,
+    "from transformers.training_args_seq2seq import Seq2SeqTrainingArguments": HF,
+    "from transformers.training_args import TrainingArguments": HF,
+    "from transformers.trainer_utils import get_last_checkpoint, set_seed": HF,
+    "from transformers.trainer_utils import set_seed\nimport torch": TORCH,
+    "from trl import SFTTrainer, SFTConfig": ("TRL", "pytorch", "torch"),
+    "import trl\ntrl.GRPOTrainer()": ("TRL", "pytorch", "torch"),
     "from transformers import AutoModel\nimport torch": TORCH,
     "from mpi4py import MPI": ("mpi4py", "pytorch", "mpi"),
     "import torch": TORCH,
