@@ -17,6 +17,8 @@ from jobs.jobfile.keras_names import IMAGE_OF_KERAS, KerasName, keras2_names, ke
 from jobs.jobfile.notebook import code_of, is_notebook
 
 MOST_BYTES = 1 << 20
+# Notebooks hold what their cells have shown, with pictures.
+MOST_NOTEBOOK_BYTES = 64 << 20
 MOST_FILES = 200
 # A longer chain of attributes names no framework.
 _LONGEST_NAME = 8
@@ -167,13 +169,14 @@ def decide(names: frozenset[str], script: str, *, keras_2: str | None = None) ->
     image, because = kind.image, ""
     if keras_2 is not None and image == IMAGE_OF_KERAS[3]:
         image, because = IMAGE_OF_KERAS[2], f" and `{keras_2}`, which Keras 2 has and Keras 3 lacks"
-    size = "one process" if kind.launcher == "none" else "one process per GPU"
-    sentences = [
-        f"{script} uses {kind.uses}{because}: image {image}, launcher {kind.launcher}, {size}"
-    ]
+    launcher = "none" if is_notebook(script) else kind.launcher
+    size = "one process" if launcher == "none" else "one process per GPU"
+    sentences = [f"{script} uses {kind.uses}{because}: image {image}, launcher {launcher}, {size}"]
     others = [each for each in kinds if each.launcher not in {"none", kind.launcher}]
     if kind is UNKNOWN:
         sentences.append("if that is wrong: --set image=... --set launcher=...")
+    elif is_notebook(script):
+        pass  # it has one kernel, whatever else its cells use
     elif kind.uses == "torch" and _is_used(_TORCH, names):
         sentences.append(
             f"it also uses {_TORCH}, but forms no process group; if that is wrong: "
@@ -198,14 +201,15 @@ class _Source:
 
 
 def _content(path: Path, name: str) -> bytes:
+    most_bytes = MOST_NOTEBOOK_BYTES if is_notebook(name) else MOST_BYTES
     try:
         with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
+            content = file.read(most_bytes + 1)
     except OSError as error:
         message = f"cannot read the script `{name}`: {error.strerror}"
         raise LaunchError(message, hint=f"ls -l {name}") from None
-    if len(content) > MOST_BYTES:
-        message = f"the script `{name}` has more than {MOST_BYTES >> 20} MB"
+    if len(content) > most_bytes:
+        message = f"the script `{name}` has more than {most_bytes >> 20} MB"
         raise LaunchError(message, hint="type the path of the Python file that starts the training")
     return content
 

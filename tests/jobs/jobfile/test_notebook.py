@@ -83,6 +83,29 @@ def parameters(*words, **given):
 
 
 @pytest.mark.parametrize(
+    ("cell", "uses"),
+    [
+        ("import accelerate", "Accelerate"),
+        ("import torch.distributed\nimport horovod.torch", "Horovod for torch"),
+        ("import torch\nhere = torch.distributed.is_available()", "torch"),
+    ],
+)
+def test_a_notebook_is_one_process_whatever_its_cells_use(folder, cell, uses):
+    (folder / "train.ipynb").write_bytes(cells(cell))
+    loaded = load_job("train.ipynb")
+    first, *others = loaded.sentences
+    assert first == f"train.ipynb uses {uses}: image pytorch, launcher none, one process"
+    assert not [each for each in others if "launcher" in each]
+    assert (loaded.job.launcher, loaded.job.processes_per_node) == ("none", 1)
+
+
+def test_a_notebook_with_the_pictures_that_it_has_shown_is_read(folder):
+    shown = {"cell_type": "code", "source": "import torch", "outputs": [{"data": "A" * (2 << 20)}]}
+    (folder / "train.ipynb").write_text(json.dumps({"nbformat": 4, "cells": [shown]}))
+    assert load_job("train.ipynb").sentences[0].startswith("train.ipynb uses torch: ")
+
+
+@pytest.mark.parametrize(
     ("words", "given"),
     [
         (["--lr", "1e-3"], {"lr": 1e-3}),
