@@ -33,7 +33,8 @@ def opened_by_locale(tree: ast.AST) -> Iterator[int]:
         words = [each.value for each in call.args if isinstance(each, ast.Constant)]
         modes = [word for word in words if re.fullmatch(r"[rwaxbt+]{1,3}", str(word))]
         is_text = {
-            "read_text": True,
+            # A path is given its encoding so, a package's metadata the name of a file that is UTF-8.
+            "read_text": not call.args,
             "write_text": True,
             "fdopen": "b" not in "".join(modes),
             "TemporaryFile": "b" not in "".join(modes) and bool(modes),
