@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import re
 
-from jobs.contracts.spec import Cluster, Environment, JobSpec
+from jobs.contracts.spec import Cluster, Environment, JobFile, JobSpec
 from jobs.host.console import count_text
 
 # Commands of `setup` that fetch something, unless a mirror is set up.
 _FETCHES = re.compile(r"\b(pip3?|uv|conda|mamba|apt|apt-get|npm|curl|wget|git clone)\b")
 
 
-def job_notes(spec: JobSpec, environment: Environment) -> tuple[str, ...]:
+def job_notes(job: JobFile, spec: JobSpec, environment: Environment) -> tuple[str, ...]:
     """List what a job's plan should say beside the engine's own notes."""
     cluster = environment.clusters[spec.cluster]
-    notes = (*_launcher_notes(spec), *_core_notes(spec, cluster), *_gpu_notes(spec, cluster))
+    notes = (
+        *_launcher_notes(spec),
+        *_core_notes(spec, cluster),
+        *_gpu_notes(spec, cluster),
+        *_cluster_notes(job, spec, environment),
+    )
     return notes if environment.network != "private" else (*notes, *_way_out_notes(spec))
 
 
@@ -59,3 +64,18 @@ def _gpu_notes(spec: JobSpec, cluster: Cluster) -> list[str]:
     # None is a price that is not known.
     price = "" if cluster.price_per_node_hour == 0 else f", and {paid} paid for"
     return [f"{idle}{price}; `processes_per_node: gpu` uses all"]
+
+
+def _cluster_notes(job: JobFile, spec: JobSpec, environment: Environment) -> list[str]:
+    """Note that the first cluster was taken, where another has the GPUs that the job would use."""
+    clusters = environment.clusters
+    if job.cluster is not None or job.processes_per_node != "gpu":
+        return []
+    if clusters[spec.cluster].gpus_per_node:
+        return []
+    return [
+        f"cluster `{spec.cluster}`, the first that is large enough, has no GPUs; "
+        f"`--cluster {name}` has {each.gpus_per_node} on each node"
+        for name, each in clusters.items()
+        if each.gpus_per_node
+    ][:1]

@@ -78,7 +78,7 @@ def plan_on(
 
         require_packed(spec.inputs, environment)
     plan = engine.plan(structs.replace(spec, resume=resume))
-    notes = (*job_notes(spec, environment), *_script_notes(job, spec))
+    notes = (*job_notes(job, spec, environment), *_script_notes(job, spec))
     return structs.replace(plan, notes=(*plan.notes, *notes))
 
 

@@ -65,7 +65,10 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("| `launcher` | `{}`, `{}`, `{}`, `{}` or `{}`:", *spec.Launcher.__args__),
         promise("how ranks find each other | `{}` |", default(JOB, "launcher")),
         promise("or `max` for all that the cluster has | {} |", default(JOB, "nodes")),
-        promise("the cluster's `processes_per_node` | `{}` |", default(JOB, "processes_per_node")),
+        promise(
+            "the cluster's `processes_per_node` | `{}` (a notebook",
+            default(JOB, "processes_per_node"),
+        ),
         promise(
             "a number up to {}, with the launcher `tensorflow` | {} |",
             bounds(JOB, "parameter_servers").le,
@@ -140,7 +143,9 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("Both together are an error ({})", int(ExitCode.USAGE)),
         promise("refuses it ({}); the message names the owner", int(ExitCode.REFUSED)),
         promise("or image builder of it ({}):", int(ExitCode.REFUSED)),
-        promise("| {} | a resource that `--allow-replace` does not name", int(ExitCode.REFUSED)),
+        promise(
+            "| {} | a resource would be lost that `--allow-replace` does not", int(ExitCode.REFUSED)
+        ),
         promise("| {} | no resource would be lost, but a part", int(ExitCode.ENVIRONMENT)),
         promise("| {} | the stack is not up or unknown", int(ExitCode.USAGE)),
         promise("| {} | all is well", int(ExitCode.SUCCEEDED)),

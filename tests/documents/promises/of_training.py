@@ -97,7 +97,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
     ),
     "docs/own-model.md": (
         promise("`--lr` is {} by default for `sgd`, {} for `adamw` and `lamb`.", *USUAL_LR),
-        promise("warm-up, {} by default and at most a {} of the epochs;", *WARMUP),
+        promise("warm-up of `--warmup-epochs`: {} and at most a {} of the epochs", *WARMUP),
     ),
     "docs/training-resnet50.md": (
         promise("larger than {} million pixels", header.MOST_PIXELS // MEGABYTE),
@@ -108,7 +108,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("| `--lr` | {} for {} pictures a step", ResnetOptions.lr, LR_BATCH),
         promise("({} with `--optimizer adamw` or `lamb`)", USUAL_LR[1]),
         promise(
-            "| `--warmup-epochs` | {}, at most a {} of the epochs; linear",
+            "| `--warmup-epochs` | not given: {}, at most a {} of the epochs; linear",
             *WARMUP,
         ),
         promise(

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from jobs.contracts.spec import JobFile
 from jobs.launching.notes import job_notes
 from tests.fakes.cloud_stack import make_cloud_environment
 from tests.fakes.gangs import make_cluster, make_spec
@@ -11,6 +12,9 @@ APART = (
     "nothing connects the 4 processes: each trains a model of its own; "
     "`launcher: torch`, `horovod`, `tensorflow` or `mpi` joins them"
 )
+
+
+JOB = JobFile(name="x", image="pytorch", command=("python",))
 
 
 def spec(**changes):
@@ -33,7 +37,7 @@ def stack(gpus=0, price=None, network=None, cores=4):
     ],
 )
 def test_processes_that_nothing_connects_are_told(changes, expected):
-    assert job_notes(spec(**changes), stack()) == expected
+    assert job_notes(JOB, spec(**changes), stack()) == expected
 
 
 @pytest.mark.parametrize(
@@ -52,7 +56,7 @@ def test_processes_that_nothing_connects_are_told(changes, expected):
     ],
 )
 def test_gpus_without_a_process_are_told(gpus, price, expected):
-    told = job_notes(spec(launcher="torch", nodes=1, processes_per_node=1), stack(gpus, price))
+    told = job_notes(JOB, spec(launcher="torch", nodes=1, processes_per_node=1), stack(gpus, price))
     assert told == expected
 
 
@@ -65,7 +69,7 @@ def test_gpus_without_a_process_are_told(gpus, price, expected):
     ],
 )
 def test_processes_that_share_a_core_are_told(processes, cores, expected):
-    told = job_notes(spec(launcher="torch", processes_per_node=processes), stack(cores=cores))
+    told = job_notes(JOB, spec(launcher="torch", processes_per_node=processes), stack(cores=cores))
     more = "a smaller `processes_per_node` is likely to train faster"
     assert told == ((f"{expected}: {more}",) if expected else ())
 
@@ -83,8 +87,10 @@ def test_what_a_job_fetches_on_nodes_without_the_internet_is_told(network):
         "`git clone https://example.com/a`, `curl -O a`; "
         "use an index inside its network, or put packages into the image",
     )
-    assert job_notes(fetching, stack(network=network)) == (told if network == "private" else ())
-    assert job_notes(spec(launcher="torch", setup=("make",)), stack(network=network)) == ()
+    assert job_notes(JOB, fetching, stack(network=network)) == (
+        told if network == "private" else ()
+    )
+    assert job_notes(JOB, spec(launcher="torch", setup=("make",)), stack(network=network)) == ()
 
 
 @pytest.mark.parametrize("engine", ["local", "azureml", "azureml_v1"])
@@ -98,3 +104,32 @@ def test_every_engines_plan_says_so(launching, engine):
     planned = launching.type(*words).json()
     told = APART.replace(" 4 ", " 2 ")
     assert [note for note in planned["notes"] if "connects" in note] == [told]
+
+
+@pytest.mark.parametrize(
+    ("job", "chosen", "is_told"),
+    [
+        ({}, "cpu", True),
+        ({"cluster": "cpu"}, "cpu", False),
+        ({"processes_per_node": 1}, "cpu", False),
+        ({}, "gpu", False),
+    ],
+    ids=["first", "named", "no GPU asked for", "GPUs"],
+)
+def test_gpus_of_another_cluster_than_the_first_are_told(job, chosen, is_told):
+    nodes = make_cluster()
+    clusters = {
+        "cpu": nodes,
+        "gpu": msgspec.structs.replace(nodes, gpus_per_node=1),
+        "gpu-low": msgspec.structs.replace(nodes, gpus_per_node=4),
+    }
+    told = job_notes(
+        msgspec.structs.replace(JOB, **job),
+        spec(launcher="torch", nodes=1, processes_per_node=1, cluster=chosen),
+        make_cloud_environment(clusters=clusters),
+    )
+    note = (
+        "cluster `cpu`, the first that is large enough, has no GPUs; "
+        "`--cluster gpu` has 1 on each node"
+    )
+    assert told == ((note,) if is_told else ())
