@@ -145,5 +145,5 @@ def _keep_until(path: Path, step: int) -> None:
         with contextlib.suppress(ValueError, KeyError, TypeError):  # a line torn by a full disk
             place = json.loads(line)
             if place["step"] < step or (place["step"], place["split"]) == (step, "train"):
-                kept.append(line)
+                kept.append(line.rstrip(b"\n") + b"\n")  # a kill may have cut off its end
     write_whole(path, b"".join(kept))

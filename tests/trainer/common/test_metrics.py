@@ -81,6 +81,16 @@ def test_lines_that_come_again_are_dropped(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["metrics.jsonl"]
 
 
+def test_a_line_that_was_cut_before_its_end_of_line_keeps_the_next_one_whole(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    with Metrics(path, World()) as metrics:
+        metrics.log(step=1, epoch=1, split="train", loss=1.0)
+    path.write_bytes(path.read_bytes().rstrip(b"\n"))
+    with Metrics(path, World(), after_step=1) as metrics:
+        metrics.log(step=2, epoch=1, split="train", loss=0.5)
+    assert [(line["step"], line["value"]) for line in read(path)] == [(1, 1.0), (2, 0.5)]
+
+
 class Recorder:
     """A tracker that keeps what it gets."""
 
