@@ -20,6 +20,7 @@ pytestmark = pytest.mark.timeout(1800)
 FRAMEWORKS = ("tf", "keras")
 CALLED = "tests.integration.programs.tf_called"
 SMALL = ("--data", "stripes", "--image-size", "32", "--batch-per-rank", "8", "--warmup-epochs", "0")
+OF_A_TRAINING = '{"step": 9, "epoch": 1, "split": "train", "name": "loss", "value": 0.5}'
 TWICE = (*SMALL, "--epochs", "2")
 
 
@@ -59,6 +60,8 @@ def trained(
     whole = (folder / "photos" / "a.jpg").read_bytes()
     (folder / "photos" / "a-cut.jpg").write_bytes(whole[: len(whole) // 2])
     make_pictures(folder / "few", num_classes=3, num_train=24, num_val=6, size=48, seed=1)
+    (folder / "by-model").mkdir()
+    (folder / "by-model" / "metrics.jsonl").write_text(f"{OF_A_TRAINING}\n")
     head = ("--weights", "head/model/head.safetensors")
     torn = ("--data", "torn", *SMALL[2:-2], "--epochs", "1")
     saved = ("--model", f"trained/model/tiny-{framework}.safetensors")
@@ -97,6 +100,7 @@ def test_evaluation_alone_gives_the_figures_that_training_ended_with(trained):
         assert found["val_top1"] == wanted["val_top1"]
         assert found["val_loss"] == pytest.approx(wanted["val_loss"], rel=1e-6)
         assert not (folder / name / "model").exists()
+    assert (folder / "by-model" / "metrics.jsonl").read_text().startswith(f"{OF_A_TRAINING}\n{{")
     code, line = last_line(said["none"])
     assert code == 1
     assert line.startswith("error: --evaluate-only found no checkpoint, and no --model is given")

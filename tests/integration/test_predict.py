@@ -186,7 +186,7 @@ def figures(folder: Path) -> dict[str, float]:
 def test_a_saved_model_is_evaluated_to_the_figures_of_its_training(zygote, trained, tmp_path):
     """By every program; Mask R-CNN's norms learnt with its weights, and are frozen with saved ones.
 
-    No training picture is looked at, as one that is cut off shows.
+    The metrics of a training in whose folder that is stay. No training picture is looked at, as one that is cut off shows.
     """
     insects = shutil.copytree(trained / "insects", tmp_path / "torn")
     min((insects / "train").rglob("*.jpg")).write_bytes(b"\xff\xd8\xff")
@@ -208,9 +208,15 @@ def test_a_saved_model_is_evaluated_to_the_figures_of_its_training(zygote, train
         )
         for name, (module, file, data, more) in kinds.items()
     ]
+    for name in kinds:
+        (tmp_path / name).mkdir()
+        shutil.copy(trained / name / "metrics.jsonl", tmp_path / name)
     for said in call(zygote, tmp_path, *cases):
         assert said.code == 0, said
     for name in kinds:
+        own = (trained / name / "metrics.jsonl").read_text()
+        assert own
+        assert (tmp_path / name / "metrics.jsonl").read_text().startswith(own), name
         before, after = figures(trained / name), figures(tmp_path / name)
         assert any(before.values()), (name, before)
         assert after == pytest.approx(before, rel=1e-5), name

@@ -56,6 +56,7 @@ class Metrics:
         world: World,
         *,
         after_step: int = 0,
+        only_evaluates: bool = False,
         trackers: Sequence[Tracker] = (),
         main: MainFigure | None = None,
         say: Callable[[str], None] = warn,
@@ -64,6 +65,7 @@ class Metrics:
 
         Lines that come again are dropped: those of steps beyond `after_step`, where this training
         begins, and evaluations at it. They are of an attempt that got further than its checkpoint.
+        With `only_evaluates` no steps come again: what a training wrote beyond `after_step` stays.
         """
         self.folder = path.parent
         self._fd: int | None = None
@@ -75,7 +77,7 @@ class Metrics:
         if world.is_main:
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
-                _keep_until(path, after_step)
+                _keep_until(path, after_step, only_evaluates=only_evaluates)
             except (OSError, TrainingError) as error:
                 say(f"metrics of the attempt before stay beside the new ones: {error}")
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -134,7 +136,7 @@ class Metrics:
             self._say(f"lines of metrics are lost: {why}; training goes on")
 
 
-def _keep_until(path: Path, step: int) -> None:
+def _keep_until(path: Path, step: int, *, only_evaluates: bool) -> None:
     """Keep the lines of what is done at this step; the file is there whole or as it was."""
     try:
         lines = path.read_bytes().splitlines(keepends=True)
@@ -144,6 +146,8 @@ def _keep_until(path: Path, step: int) -> None:
     for line in lines:
         with contextlib.suppress(ValueError, KeyError, TypeError):  # a line torn by a full disk
             place = json.loads(line)
-            if place["step"] < step or (place["step"], place["split"]) == (step, "train"):
+            is_train = place["split"] == "train"
+            comes_again = place["step"] > step and not only_evaluates
+            if not comes_again and (place["step"] != step or is_train):
                 kept.append(line.rstrip(b"\n") + b"\n")  # a kill may have cut off its end
     write_whole(path, b"".join(kept))

@@ -170,6 +170,7 @@ class Training(Generic[OptionsT, B]):
                 ranks.run_dir.metrics,
                 ranks.world,
                 after_step=position.step,
+                only_evaluates=options.evaluate_only,
                 trackers=trackers,
                 main=task.main_figure,
             ) as metrics,

@@ -96,6 +96,7 @@ def train(job: Job, make: MakeDriver, *, began_s: float) -> None:
             run_dir.metrics,
             world,
             after_step=position.step,
+            only_evaluates=options.evaluate_only,
             trackers=trackers,
             main=MAIN_FIGURE,
         ) as metrics,

@@ -91,6 +91,24 @@ def test_a_line_that_was_cut_before_its_end_of_line_keeps_the_next_one_whole(tmp
     assert [(line["step"], line["value"]) for line in read(path)] == [(1, 1.0), (2, 0.5)]
 
 
+def test_an_evaluation_alone_drops_no_line_of_the_training_in_whose_folder_it_is(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    with Metrics(path, World()) as metrics:
+        for step in (10, 20):
+            metrics.log(step=step, epoch=1, split="train", loss=step)
+            metrics.log(step=step, epoch=1, split="val", loss=step)
+    for loss in (0.25, 0.5):  # its own line of the time before comes again
+        with Metrics(path, World(), after_step=0, only_evaluates=True) as metrics:
+            metrics.log(step=0, epoch=0, split="val", loss=loss)
+    assert [(line["step"], line["split"], line["value"]) for line in read(path)] == [
+        (10, "train", 10),
+        (10, "val", 10),
+        (20, "train", 20),
+        (20, "val", 20),
+        (0, "val", 0.5),
+    ]
+
+
 class Recorder:
     """A tracker that keeps what it gets."""
 
