@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -15,12 +16,15 @@ LossName = Literal["ce", "bce"]
 
 
 class Bounds:
-    """Require of options that they lie within bounds; a program's own options extend it."""
+    """Require of options that they lie within bounds; a program's own options extend it.
+
+    Infinity and what is not a number lie within none.
+    """
 
     def require_positive(self, *names: str) -> None:
         """Raises ValueError for the first of these options that is given and not above 0."""
         for name in names:
-            value = getattr(self, name)
+            value = self._finite(name)
             if value is not None and value <= 0:
                 message = f"--{name.replace('_', '-')} must be above 0, not {value}"
                 raise ValueError(message)
@@ -28,18 +32,25 @@ class Bounds:
     def require_share(self, *names: str) -> None:
         """Raises ValueError for the first of these options that is no share: below 0, or 1 or more."""
         for name in names:
-            value = getattr(self, name)
-            if not 0 <= value < 1:
+            value = self._finite(name)
+            if value is not None and not 0 <= value < 1:
                 message = f"--{name.replace('_', '-')} must be 0 or more and below 1, not {value}"
                 raise ValueError(message)
 
     def require_at_least(self, least: float, *names: str) -> None:
         """Raises ValueError for the first of these options that is given and below."""
         for name in names:
-            value = getattr(self, name)
+            value = self._finite(name)
             if value is not None and value < least:
                 message = f"--{name.replace('_', '-')} must be {least} or more, not {value}"
                 raise ValueError(message)
+
+    def _finite(self, name: str) -> float | None:
+        value = getattr(self, name)
+        if isinstance(value, float) and not math.isfinite(value):
+            message = f"--{name.replace('_', '-')} must be finite, not {value}"
+            raise ValueError(message)
+        return value
 
 
 @dataclass(frozen=True, kw_only=True)

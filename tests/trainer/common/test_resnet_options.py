@@ -47,6 +47,15 @@ def test_a_warm_up_of_less_than_nothing_is_refused(capsys):
     assert "--warmup-epochs must be 0 or more, not -1.0" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--lr", "--warmup-epochs", "--weight-decay"])
+@pytest.mark.parametrize("number", ["nan", "inf"])
+def test_a_number_that_is_not_finite_is_refused(option, number, capsys):
+    with pytest.raises(SystemExit) as ended:
+        rates(option, number)
+    assert ended.value.code == 2
+    assert f"{option} must be finite, not {number}\n" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("argv", "told"), [((), 5.0), (("--epochs", "4"), 5.0)])
 def test_a_checkpoint_tells_the_default_whatever_the_number_of_epochs(argv, told):
     """As it was told when the default was five epochs; the number of epochs may change."""
