@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,9 +58,13 @@ class Files:
         """Do nothing: the system reads a disk ahead."""
 
     def shown(self, index: int) -> str:
-        """Give the file's path in the folder that was named, for tables."""
+        """Give the file's path in the folder that was named, for tables.
+
+        Bytes that are not UTF-8, as old archives have in their names, are written as backslash escapes.
+        """
         path = self.paths[index]
-        return path.name if path == self.place else str(path.relative_to(self.place))
+        shown = path.name if path == self.place else str(path.relative_to(self.place))
+        return os.fsencode(shown).decode(errors="backslashreplace")
 
 
 def find_files(place: Path, *, max_corrupt: int) -> Files:
