@@ -104,8 +104,8 @@ def rank_state(network: keras.Model) -> Arrays:
 
 
 def restore_rank_state(own: Mapping[str, np.ndarray], network: keras.Model) -> None:
-    """Put this rank's generators and statistics back."""
-    _write(_generators(network), own["rng"])
+    """Put this rank's generators and statistics back; raises TrainingError for another network's."""
+    _write(_generators(network), own["rng"], earlier=_not_trained(network, "int"))
     write_statistics(network, own["buffers"])
 
 
@@ -119,12 +119,13 @@ def seed_generators(network: keras.Model, key: str) -> None:
 
 def float_statistics(network: keras.Model) -> Sequence[Any]:
     """Give the running statistics, in which ranks differ."""
-    return [each for each in network.non_trainable_variables if "float" in each.dtype]
+    return _not_trained(network, "float")
 
 
 def write_statistics(network: keras.Model, values: np.ndarray) -> None:
-    """Fill the running statistics from one flat array."""
-    _write(float_statistics(network), values)
+    """Fill the running statistics from one flat array; raises TrainingError for another network's."""
+    statistics = float_statistics(network)
+    _write(statistics, values, earlier=statistics)
 
 
 def weights_digest(network: keras.Model) -> bytes:
@@ -137,17 +138,37 @@ def weights_digest(network: keras.Model) -> bytes:
 
 
 def _generators(network: keras.Model) -> Sequence[Any]:
-    """List the states of Keras's generators, such as a dropout layer's."""
-    return [each for each in network.non_trainable_variables if "int" in each.dtype]
+    """List the states of Keras's generators, such as a dropout layer's; they are no weights."""
+    weights = {id(each) for each in network.weights}
+    return [each for each in _not_trained(network, "int") if id(each) not in weights]
 
 
-def _write(variables: Iterable[Any], values: np.ndarray) -> None:
+def _not_trained(network: keras.Model, dtype: str) -> Sequence[Any]:
+    """List what training by gradients leaves alone, of the kind of number."""
+    return [each for each in network.non_trainable_variables if dtype in each.dtype]
+
+
+def _write(variables: Sequence[Any], values: np.ndarray, *, earlier: Sequence[Any]) -> None:
+    """Fill the variables from one flat array.
+
+    In checkpoints of earlier versions it holds those of `earlier`, which `variables` are some of.
+    """
+    held = variables if values.size == _size(variables) else earlier
+    if values.size != _size(held):
+        message = "the checkpoint is of another network: what ranks differ in does not fit"
+        raise TrainingError(message, hint="another --checkpoint-dir")
+    wanted = {id(each) for each in variables}
     start = 0
-    for variable in variables:
+    for variable in held:
         size = math.prod(variable.shape)
-        part = values[start : start + size].reshape(variable.shape)
-        variable.assign(part.astype(variable.dtype))
+        if id(variable) in wanted:
+            part = values[start : start + size].reshape(variable.shape)
+            variable.assign(part.astype(variable.dtype))
         start += size
+
+
+def _size(variables: Iterable[Any]) -> int:
+    return sum(math.prod(each.shape) for each in variables)
 
 
 def _values(variables: Iterable[Any]) -> Arrays:

@@ -1,0 +1,95 @@
+"""A network of one's own with what built-in ones lack, in the ResNet programs of TensorFlow and Keras.
+
+    main(["train", "tf" or "keras", ...options of trainer.tf.job])   prints its integer weights
+    main(["state"])   prints as JSON what becomes of its state
+
+It has integer weights, and a part that is frozen.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tests.integration.programs import tf_tiny
+from trainer.common.errors import TrainingError
+from trainer.tf.network import FusedBatchNorm, Normalise
+from trainer.tf.state import rank_state, restore_rank_state, seed_generators
+
+built: list[keras.Model] = []
+
+
+class Counter(keras.layers.Layer):
+    """Counts the steps that it is trained by."""
+
+    def build(self, _shape: object) -> None:
+        self.seen = self.add_weight(
+            name="seen", shape=(), dtype="int32", initializer="zeros", trainable=False
+        )
+
+    def call(self, inputs: tf.Tensor, *, training: bool = False) -> tf.Tensor:
+        if training:
+            self.seen.assign(self.seen + 1)
+        return inputs
+
+
+def build(num_classes: int, size: int) -> keras.Model:
+    images = keras.Input((size, size, 3), dtype="uint8")
+    # As EfficientNet's, never adapted.
+    x = keras.layers.Normalization(name="known")(Normalise(name="normalise")(images))
+    x = keras.layers.AveragePooling2D(8, name="pool")(Counter(name="counter")(x))
+    inner = keras.Input((size // 8, size // 8, 3))
+    x = keras.Model(
+        inner, FusedBatchNorm(name="bn")(keras.layers.Conv2D(4, 1, name="conv")(inner)), name="back"
+    )(x)
+    x = keras.layers.Dropout(0.2, seed=1, name="dropout")(keras.layers.Flatten(name="flat")(x))
+    network = keras.Model(images, keras.layers.Dense(num_classes, dtype="float32", name="fc")(x))
+    network.get_layer("back").trainable = False
+    built.append(network)
+    return network
+
+
+def train(framework: str, *options: str) -> int:
+    code = tf_tiny.PROGRAMS[framework].main(options, program="odd", build=build)
+    print(json.dumps(integers(built[-1])))
+    return code
+
+
+def integers(network: keras.Model) -> dict[str, int]:
+    """The integer weights by their paths."""
+    return {each.path: int(each.numpy()) for each in network.weights if "int" in each.dtype}
+
+
+def seeded() -> object:
+    """The integer weights once generators are seeded, and whether these are."""
+    network = build(2, 16)
+    before = rank_state(network)["rng"]
+    seed_generators(network, "7/0/1")
+    after = rank_state(network)["rng"]
+    return integers(network), before.size, bool((before != after).all())
+
+
+def of_earlier() -> object:
+    """What a rank's state becomes that an earlier version saved, and one of another network."""
+    network = build(2, 16)
+    own = rank_state(network)
+    # In the order of Keras's variables, of which the last is the dropout's.
+    restore_rank_state({**own, "rng": np.array([5, 6, 7, 8])}, network)
+    found = integers(network), rank_state(network)["rng"].tolist()
+    try:
+        restore_rank_state({**own, "rng": np.arange(5)}, network)
+    except TrainingError as error:
+        return *found, str(error)
+    return found
+
+
+def main(argv: Sequence[str]) -> int:
+    what, *rest = argv
+    if what == "train":
+        return train(*rest)
+    print(json.dumps({each.__name__: each() for each in (seeded, of_earlier)}))
+    return 0

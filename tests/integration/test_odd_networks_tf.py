@@ -1,0 +1,59 @@
+"""TensorFlow's and Keras's programs train networks with integer weights and frozen parts."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.fakes.torch_ranks import Zygote, start_gang
+
+PROGRAM = "tests.integration.programs.tf_odd_network"
+RUN_S = 240.0
+QUIET = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "2"}
+SIZES = ("--data", "random", "--num-images", "16", "--num-classes", "4", "--image-size", "32")
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def state(tensorflow_zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What tf_odd_network.py found of the network's state."""
+    folder = tmp_path_factory.mktemp("state")
+    said = tensorflow_zygote.run(PROGRAM, "state", folder=folder, env=QUIET)
+    return json.loads(said.splitlines()[-1])
+
+
+def test_seeds_are_written_to_generators_and_to_no_integer_weight(state):
+    assert state["seeded"] == [{"known/count": 0, "counter/seen": 0}, 2, True]
+
+
+def test_checkpoints_of_earlier_versions_load_and_those_of_another_network_do_not(state):
+    """Earlier ones hold integer weights twice, as a rank's own, too; the model's files decide."""
+    assert state["of_earlier"] == [
+        {"known/count": 0, "counter/seen": 0},
+        [7, 8],
+        "the checkpoint is of another network: what ranks differ in does not fit "
+        "(hint: another --checkpoint-dir)",
+    ]
+
+
+def test_integer_weights_go_on_where_another_number_of_ranks_left_off(tensorflow_zygote, tmp_path):
+    """Each rank had other ones then, and the training failed at its very end."""
+    for size, epochs in ((1, 1), (2, 2)):
+        batch = ("--batch-per-rank", str(8 // size), "--epochs", str(epochs))
+        gang = start_gang(
+            tensorflow_zygote,
+            [PROGRAM, "train", "tf", *SIZES, *batch, "--warmup-epochs", "1"],
+            strategy="horovod",
+            size=size,
+            folder=tmp_path,
+            env=QUIET,
+        )
+        codes = gang.wait(RUN_S)
+        gang.end()
+        assert codes == [0] * size, gang.texts()
+    assert "world size 1 there, 2 now" in gang.texts()[0]
+    wanted = {"known/count": 0, "counter/seen": 4}
+    assert [json.loads(text.splitlines()[-1]) for text in gang.texts()] == [wanted] * 2
