@@ -39,6 +39,7 @@ from trainer.common.errors import TrainingError
 from trainer.common.messages import say
 from trainer.common.metrics import MainFigure, Metrics
 from trainer.common.options import parse_options
+from trainer.common.program import group_left
 from trainer.common.rundir import RunDir
 from trainer.common.training_options import Bounds, DeviceName
 from trainer.common.whole_file import write_whole
@@ -101,15 +102,17 @@ class Check:
         self._problems: list[str] = []
 
     def run(self) -> None:
-        """Measure and tell; raises TrainingError on rank 0 where something is too slow."""
+        """Measure and tell; raises TrainingError where a sum is wrong."""
         self._hosts = self._gather_hosts()
         self._say_what()
         measured = self._measure_sizes()
         nodes = self._measure_nodes()
         pairs = self._measure_pairs()
-        if not self._world.is_main:
-            return
-        self._write(measured, nodes, pairs)
+        if self._world.is_main:
+            self._write(measured, nodes, pairs)
+
+    def judge(self) -> None:
+        """Raise TrainingError on rank 0 where something is too slow; no collective comes after it."""
         if self._problems:
             hint = "take the node out of the cluster, or run the check once more"
             raise TrainingError("; ".join(self._problems), hint=hint)
@@ -303,10 +306,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         torch.set_num_threads(world.num_threads)
         check = Check(options, world, RunDir.from_environment())
         ranks.init(world, check.device)
-        try:
+        with group_left(ranks):
             check.run()
-        finally:
-            ranks.shutdown()
+        check.judge()
     except TrainingError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1

@@ -79,8 +79,13 @@ class Strategy(Protocol):
         """Wait until every rank is here."""
         ...
 
+    @property
+    def waits_to_leave(self) -> bool:
+        """Tell whether `shutdown` waits for what other ranks have under way, as NCCL does."""
+        ...
+
     def shutdown(self) -> None:
-        """Leave the group, waiting for nobody; silent where `init` was never reached."""
+        """Leave the group; silent where `init` was never reached."""
         ...
 
 
@@ -142,6 +147,7 @@ class Single:
     """One process, nobody to talk to."""
 
     name: StrategyName = "single"
+    waits_to_leave = False
 
     def init(self, world: World, device: torch.device) -> None:
         """Do nothing: there are no other ranks."""
@@ -187,6 +193,7 @@ class Horovod:
     """Horovod, over Gloo or MPI as it was started; over NCCL on GPUs."""
 
     name: StrategyName = "horovod"
+    waits_to_leave = False
 
     def __init__(self) -> None:
         self._hvd: Any = None
@@ -366,6 +373,14 @@ class Ddp:
     def barrier(self) -> None:
         """Wait in a collective of its own."""
         distributed.barrier()
+
+    @property
+    def waits_to_leave(self) -> bool:
+        """True over NCCL, by which all ranks leave together (https://github.com/NVIDIA/nccl/issues/863).
+
+        One that leaves the others in a collective may wait as long as that may take (collective_timeout_s).
+        """
+        return distributed.is_initialized() and distributed.get_backend() == "nccl"
 
     def shutdown(self) -> None:
         """Leave the process group."""

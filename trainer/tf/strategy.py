@@ -63,8 +63,13 @@ class Strategy(Protocol):
         """Wait until every rank is here."""
         ...
 
+    @property
+    def waits_to_leave(self) -> bool:
+        """Tell whether `shutdown` waits for what other ranks have under way, as NCCL does."""
+        ...
+
     def shutdown(self) -> None:
-        """Leave the group, waiting for nobody; silent where `init` was never reached."""
+        """Leave the group; silent where `init` was never reached."""
         ...
 
 
@@ -111,6 +116,7 @@ class Single:
     """One process, nobody to talk to."""
 
     name: StrategyName = "single"
+    waits_to_leave = False
 
     def init(self, world: World, device: DeviceName) -> None:
         """Do nothing: there are no other ranks."""
@@ -143,6 +149,7 @@ class Horovod:
     """Horovod, over Gloo or MPI as it was started; over NCCL on GPUs."""
 
     name: StrategyName = "horovod"
+    waits_to_leave = False
 
     def __init__(self) -> None:
         self._hvd: Any = None
@@ -209,6 +216,7 @@ class MultiWorkerMirrored:
     """
 
     name: StrategyName = "mwms"
+    waits_to_leave = False
 
     def __init__(self) -> None:
         self._strategy: tf.distribute.MultiWorkerMirroredStrategy | None = None
