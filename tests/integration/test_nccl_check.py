@@ -12,12 +12,14 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
 from PIL import Image
 
 from tests.fakes.torch_ranks import Zygote
 from tests.ports import free_port
 
 MODULE = "trainer.pytorch.nccl_check"
+WRONG_SUM = "tests.integration.programs.wrong_sum"
 RUN_S = 400.0
 LAST_SIZE = "1 MiB"
 
@@ -26,14 +28,22 @@ class Ranks:
     """Ranks of the check; each is a node of its own unless `per_node` says otherwise."""
 
     def __init__(
-        self, zygote: Zygote, folder: Path, size: int, *, per_node: int = 1, repeats: int = 5
+        self,
+        zygote: Zygote,
+        folder: Path,
+        size: int,
+        *,
+        per_node: int = 1,
+        repeats: int = 5,
+        module: str = MODULE,
+        backend: str = "gloo",
     ) -> None:
         port = free_port()
         self.folder = folder
         self._zygote = zygote
         self._pids = [
             zygote.fork(
-                [MODULE, "--max-mb", "1", "--repeats", str(repeats)],
+                [module, "--max-mb", "1", "--repeats", str(repeats)],
                 cwd=folder,
                 env={
                     "RANK": str(rank),
@@ -44,6 +54,7 @@ class Ranks:
                     "MASTER_ADDR": "127.0.0.1",
                     "MASTER_PORT": str(port),
                     "TRAINYARD_RUN_DIR": str(folder / "run"),
+                    "BACKEND": backend,
                 },
                 log=folder / f"log-{rank}",
             )
@@ -114,6 +125,16 @@ def test_throttled_node_is_named_and_fails_the_check(zygote: Zygote, tmp_path: P
     assert " is slow: its best pair has " in error
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["problems"][0].startswith("node 1 (")
+
+
+@pytest.mark.parametrize("backend", ["gloo", "nccl"])
+def test_every_rank_says_which_one_got_a_wrong_sum(zygote: Zygote, tmp_path: Path, backend) -> None:
+    """None waits for one that has ended, nor, over NCCL, to leave the others."""
+    ranks = Ranks(zygote, tmp_path, 2, per_node=2, module=WRONG_SUM, backend=backend)
+    assert ranks.wait() == [1, 1], ranks.log()
+    told = "error: rank 1 got a wrong sum of 8 B (hint: its node's GPU or network corrupts data: "
+    for rank in (0, 1):
+        assert ranks.log(rank).splitlines()[-1].startswith(told), ranks.log(rank)
 
 
 def test_ranks_that_the_command_line_names_are_nodes(zygote: Zygote, tmp_path: Path) -> None:

@@ -215,16 +215,24 @@ class Check:
         """Time all-reduces of zeros; the first one, of ones, is checked."""
         tensor = torch.ones(max(num_bytes // 4, 1), device=self.device)
         distributed.all_reduce(tensor, group=group)
-        if not bool((tensor == num_ranks).all()):
-            message = f"rank {self._world.rank} got a wrong sum of {size_text(num_bytes)}"
-            raise TrainingError(
-                message, hint="its node's GPU or network corrupts data: take it out"
-            )
+        self._require_right(bool((tensor == num_ranks).all()), num_bytes, group)
         tensor.zero_()
         fastest_s = min(self._time(tensor, group) for _ in range(NUM_BATCHES))
         mean = torch.tensor([fastest_s], dtype=torch.float64, device=self.device)
         distributed.all_reduce(mean, group=group)
         return Measured(num_bytes=num_bytes, seconds=mean.item() / num_ranks, num_ranks=num_ranks)
+
+    def _require_right(self, is_right: bool, num_bytes: int, group: Any) -> None:
+        """Raise TrainingError on all ranks of the group, of which none may wait for one that has ended."""
+        wrong = torch.zeros(self._world.size, dtype=torch.float64, device=self.device)
+        wrong[self._world.rank] = not is_right
+        distributed.all_reduce(wrong, group=group)
+        found = [str(rank) for rank, each in enumerate(wrong.tolist()) if each]
+        if found:
+            who = f"rank{'s' if len(found) > 1 else ''} {', '.join(found)}"
+            message = f"{who} got a wrong sum of {size_text(num_bytes)}"
+            hint = "its node's GPU or network corrupts data: take it out"
+            raise TrainingError(message, hint=hint)
 
     def _time(self, tensor: torch.Tensor, group: Any) -> float:
         distributed.barrier(group=group)
