@@ -29,13 +29,27 @@ def test_seeds_are_written_to_generators_and_to_no_integer_weight(state):
     assert state["seeded"] == [{"known/count": 0, "counter/seen": 0}, 2, True]
 
 
+def test_weights_of_a_frozen_part_are_no_statistics_that_ranks_differ_in(state):
+    norm = ("bn/moving_mean", "bn/moving_variance")
+    assert state["statistics"] == ["known/mean", "known/variance", *norm]
+
+
+def test_equal_statistics_of_three_ranks_stay_what_they_are(state):
+    """As those of a part that is frozen are: a third of a sum in fp32 is another number."""
+    assert state["averaged"] == 20
+
+
 def test_checkpoints_of_earlier_versions_load_and_those_of_another_network_do_not(state):
-    """Earlier ones hold integer weights twice, as a rank's own, too; the model's files decide."""
+    """Earlier ones hold integer and frozen weights twice, as a rank's own, too; the model's file decides."""
+    refused = (
+        "the checkpoint is of another network: what ranks differ in does not fit "
+        "(hint: another --checkpoint-dir)"
+    )
     assert state["of_earlier"] == [
         {"known/count": 0, "counter/seen": 0},
         [7, 8],
-        "the checkpoint is of another network: what ranks differ in does not fit "
-        "(hint: another --checkpoint-dir)",
+        [*range(6), *range(30, 38)],
+        [refused] * 2,
     ]
 
 

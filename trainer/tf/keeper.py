@@ -69,7 +69,8 @@ class Keeper(CheckpointKeeper[Arrays]):
             restore_rank_state(own, self._network)
             return
         # Batch statistics: the mean of the ranks'. Dropout: another stream for each new rank.
-        mean = np.mean([snapshot.ranks[f"{rank}/buffers"] for rank in range(was_size)], axis=0)
+        found = [snapshot.ranks[f"{rank}/buffers"] for rank in range(was_size)]
+        mean = np.mean(found, axis=0, dtype=np.float64)
         write_statistics(self._network, mean)
         seed_generators(self._network, f"{self._seed}/{position.step}/{self._world.rank}")
 

@@ -147,8 +147,11 @@ def evaluate(job: Job, position: Position, guard: Guard, driver: Driver) -> dict
 
 
 def average_statistics(job: Job) -> None:
-    """Give all ranks the mean of their batch statistics; a collective, for before an evaluation."""
+    """Give all ranks the mean of their batch statistics; a collective, for before an evaluation.
+
+    In fp64, where the mean of equal ones is what they are: those of a part that is frozen stay.
+    """
     own = rank_state(job.network)["buffers"]
     if own.size and job.ranks.world.size > 1:
-        total = job.ranks.strategy.sum(tf.constant(own), "statistics").numpy()
-        write_statistics(job.network, total / np.float32(job.ranks.world.size))
+        total = job.ranks.strategy.sum(tf.constant(own, tf.float64), "statistics").numpy()
+        write_statistics(job.network, total / job.ranks.world.size)

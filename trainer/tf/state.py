@@ -118,14 +118,18 @@ def seed_generators(network: keras.Model, key: str) -> None:
 
 
 def float_statistics(network: keras.Model) -> Sequence[Any]:
-    """Give the running statistics, in which ranks differ."""
-    return _not_trained(network, "float")
+    """Give the running statistics, in which ranks differ; also those of a part that is frozen.
+
+    The weights of such a part are none. Once frozen they look alike: only its layers know which are.
+    """
+    layers = network._flatten_layers()  # noqa: SLF001 (`layers` leaves out those within others)
+    weights = {id(each) for layer in layers for each in layer._trainable_variables}  # noqa: SLF001
+    return [each for each in _not_trained(network, "float") if id(each) not in weights]
 
 
 def write_statistics(network: keras.Model, values: np.ndarray) -> None:
     """Fill the running statistics from one flat array; raises TrainingError for another network's."""
-    statistics = float_statistics(network)
-    _write(statistics, values, earlier=statistics)
+    _write(float_statistics(network), values, earlier=_not_trained(network, "float"))
 
 
 def weights_digest(network: keras.Model) -> bytes:

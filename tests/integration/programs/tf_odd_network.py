@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import keras
 import numpy as np
@@ -17,8 +19,15 @@ import tensorflow as tf
 
 from tests.integration.programs import tf_tiny
 from trainer.common.errors import TrainingError
+from trainer.tf.loop import average_statistics
 from trainer.tf.network import FusedBatchNorm, Normalise
-from trainer.tf.state import rank_state, restore_rank_state, seed_generators
+from trainer.tf.state import (
+    float_statistics,
+    rank_state,
+    restore_rank_state,
+    seed_generators,
+    write_statistics,
+)
 
 built: list[keras.Model] = []
 
@@ -73,23 +82,52 @@ def seeded() -> object:
     return integers(network), before.size, bool((before != after).all())
 
 
+def statistics() -> object:
+    """The paths of the statistics in which ranks differ."""
+    return [each.path for each in float_statistics(build(2, 16))]
+
+
 def of_earlier() -> object:
     """What a rank's state becomes that an earlier version saved, and one of another network."""
     network = build(2, 16)
     own = rank_state(network)
-    # In the order of Keras's variables, of which the last is the dropout's.
-    restore_rank_state({**own, "rng": np.array([5, 6, 7, 8])}, network)
-    found = integers(network), rank_state(network)["rng"].tolist()
-    try:
-        restore_rank_state({**own, "rng": np.arange(5)}, network)
-    except TrainingError as error:
-        return *found, str(error)
-    return found
+    # In the order of Keras's variables, of which the last is the dropout's; and of the frozen part: a
+    # kernel of 12 numbers, and 4 of each bias, scale, offset, mean and variance behind the 6 first ones.
+    earlier = {"rng": np.array([5, 6, 7, 8]), "buffers": np.arange(6 + 12 + 5 * 4, dtype="f4")}
+    restore_rank_state(earlier, network)
+    now = rank_state(network)
+    found = integers(network), now["rng"].tolist(), now["buffers"].tolist()
+    said: list[str] = []
+    for key, value in {"rng": np.arange(5), "buffers": np.zeros(9, np.float32)}.items():
+        try:
+            restore_rank_state({**own, key: value}, network)
+        except TrainingError as error:
+            said.append(str(error))
+    return *found, said
+
+
+def averaged() -> object:
+    """How many of twenty means of equal statistics, over three ranks, are equal to the bit."""
+    network, rng, num_equal = build(2, 16), np.random.default_rng(1), 0
+    size = rank_state(network)["buffers"].size
+    strategy = SimpleNamespace(sum=lambda own, _name: own + own + own)
+    job: Any = SimpleNamespace(
+        network=network,
+        ranks=SimpleNamespace(world=SimpleNamespace(size=3), strategy=strategy),
+    )
+    for _ in range(20):
+        write_statistics(network, rng.normal(size=size).astype(np.float32))
+        before = rank_state(network)["buffers"].tobytes()
+        average_statistics(job)
+        num_equal += rank_state(network)["buffers"].tobytes() == before
+    return num_equal
 
 
 def main(argv: Sequence[str]) -> int:
     what, *rest = argv
     if what == "train":
         return train(*rest)
-    print(json.dumps({each.__name__: each() for each in (seeded, of_earlier)}))
+    print(
+        json.dumps({each.__name__: each() for each in (seeded, statistics, of_earlier, averaged)})
+    )
     return 0
