@@ -1,4 +1,4 @@
-"""TensorFlow's and Keras's programs train networks with integer weights and frozen parts."""
+"""TensorFlow's and Keras's programs train networks with integer weights, frozen parts and scores in half precision."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.picture_runs import call
 from tests.fakes.torch_ranks import Zygote, start_gang
 
 PROGRAM = "tests.integration.programs.tf_odd_network"
@@ -71,3 +72,18 @@ def test_integer_weights_go_on_where_another_number_of_ranks_left_off(tensorflow
     assert "world size 1 there, 2 now" in gang.texts()[0]
     wanted = {"known/count": 0, "counter/seen": 4}
     assert [json.loads(text.splitlines()[-1]) for text in gang.texts()] == [wanted] * 2
+
+
+@pytest.mark.parametrize("framework", ["tf", "keras"])
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_scores_in_half_precision_and_regularizers_make_a_loss_in_fp32(
+    tensorflow_zygote, tmp_path, framework, precision
+):
+    case = [
+        *("scores", framework, *SIZES, "--batch-per-rank", "8", "--epochs", "1"),
+        *("--warmup-epochs", "0", "--precision", precision, "--output-dir", "out"),
+    ]
+    (said,) = call(tensorflow_zygote, tmp_path, PROGRAM, case, env=QUIET)
+    assert said.code == 0, said
+    wanted = {"cross_entropy": ["float32"], "top_k": ["float32"], "learned": ["float32"]}
+    assert json.loads(said.out.splitlines()[-1]) == wanted

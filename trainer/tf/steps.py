@@ -38,10 +38,11 @@ def make_learning(job: Job) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
 
     @tf.function(jit_compile=options.xla, autograph=False)
     def mean_loss(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        scores = network(images, training=True)
+        scores = in_fp32(network(images, training=True))
         loss = tf.reduce_mean(cross_entropy(scores, labels, options.label_smoothing))
         # Regularizers of a network of one's own.
-        return tf.add_n([loss, *network.losses]) if network.losses else loss
+        regularizers = [in_fp32(each) for each in network.losses]
+        return tf.add_n([loss, *regularizers]) if regularizers else loss
 
     def learn(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
@@ -62,7 +63,7 @@ def make_score(job: Job) -> Callable[[Element], tf.Tensor]:
         images, labels = job.data.val.batch_of(element)
         is_there = labels >= 0
         labels = tf.maximum(labels, 0)
-        scores = job.network(images, training=False)
+        scores = in_fp32(job.network(images, training=False))
         hits = tf.equal(tf.cast(tf.math.top_k(scores, num_top).indices, tf.int64), labels[:, None])
         found = (
             cross_entropy(scores, labels, 0.0),
@@ -77,6 +78,11 @@ def make_score(job: Job) -> Callable[[Element], tf.Tensor]:
         return tf.stack([tf.reduce_sum(each) for each in counted])
 
     return score
+
+
+def in_fp32(numbers: tf.Tensor) -> tf.Tensor:
+    """Give scores and losses in fp32, whatever precision a network of one's own ends in."""
+    return tf.cast(numbers, tf.float32)
 
 
 def cross_entropy(scores: tf.Tensor, labels: tf.Tensor, smoothing: float) -> tf.Tensor:

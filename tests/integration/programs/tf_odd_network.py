@@ -1,17 +1,19 @@
 """A network of one's own with what built-in ones lack, in the ResNet programs of TensorFlow and Keras.
 
     main(["train", "tf" or "keras", ...options of trainer.tf.job])   prints its integer weights
+    main(["scores", ...the same])   prints in which precision losses and hits are computed
     main(["state"])   prints as JSON what becomes of its state
 
-It has integer weights, and a part that is frozen.
+It has integer weights, a part that is frozen, regularizers, and scores in the policy's precision.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import keras
 import numpy as np
@@ -19,6 +21,8 @@ import tensorflow as tf
 
 from tests.integration.programs import tf_tiny
 from trainer.common.errors import TrainingError
+from trainer.tf import steps
+from trainer.tf.guard import Guard
 from trainer.tf.loop import average_statistics
 from trainer.tf.network import FusedBatchNorm, Normalise
 from trainer.tf.state import (
@@ -53,10 +57,16 @@ def build(num_classes: int, size: int) -> keras.Model:
     x = keras.layers.AveragePooling2D(8, name="pool")(Counter(name="counter")(x))
     inner = keras.Input((size // 8, size // 8, 3))
     x = keras.Model(
-        inner, FusedBatchNorm(name="bn")(keras.layers.Conv2D(4, 1, name="conv")(inner)), name="back"
+        inner,
+        FusedBatchNorm(name="bn")(
+            keras.layers.Conv2D(4, 1, activity_regularizer="l2", name="conv")(inner)
+        ),
+        name="back",
     )(x)
     x = keras.layers.Dropout(0.2, seed=1, name="dropout")(keras.layers.Flatten(name="flat")(x))
-    network = keras.Model(images, keras.layers.Dense(num_classes, dtype="float32", name="fc")(x))
+    network = keras.Model(
+        images, keras.layers.Dense(num_classes, kernel_regularizer="l2", name="fc")(x)
+    )
     network.get_layer("back").trainable = False
     built.append(network)
     return network
@@ -65,6 +75,27 @@ def build(num_classes: int, size: int) -> keras.Model:
 def train(framework: str, *options: str) -> int:
     code = tf_tiny.PROGRAMS[framework].main(options, program="odd", build=build)
     print(json.dumps(integers(built[-1])))
+    return code
+
+
+def scores(framework: str, *options: str) -> int:
+    """Train; prints the dtypes of what loss and top-k of scores are computed of, and the loss that is learned by."""
+    found: dict[str, set[str]] = {"cross_entropy": set(), "top_k": set(), "learned": set()}
+
+    def noted(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def noting(*given: Any) -> Any:
+            found[name].add(next(each.dtype.name for each in given if tf.is_tensor(each)))
+            return call(*given)
+
+        return noting
+
+    with (
+        mock.patch.object(steps, "cross_entropy", noted("cross_entropy", steps.cross_entropy)),
+        mock.patch.object(tf.math, "top_k", noted("top_k", tf.math.top_k)),
+        mock.patch.object(Guard, "add_up", noted("learned", Guard.add_up)),
+    ):
+        code = tf_tiny.PROGRAMS[framework].main(options, program="odd", build=build)
+    print(json.dumps({name: sorted(dtypes) for name, dtypes in found.items()}))
     return code
 
 
@@ -125,8 +156,8 @@ def averaged() -> object:
 
 def main(argv: Sequence[str]) -> int:
     what, *rest = argv
-    if what == "train":
-        return train(*rest)
+    if what != "state":
+        return {"train": train, "scores": scores}[what](*rest)
     print(
         json.dumps({each.__name__: each() for each in (seeded, statistics, of_earlier, averaged)})
     )
