@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.contracts.spec import RunState
+from jobs.contracts.spec import RunHandle, RunState
 from jobs.engines.local.containers import ContainerProgram, remove_orphans
 from jobs.host.processes import read_table, read_words, supervisors_of
 from jobs.images.runtimes import PROJECT
@@ -42,7 +42,7 @@ seen["python"] = sys.executable
 with open(os.path.join(os.environ["TRAINYARD_RUN_DIR"], "outputs", "seen" + seen["RANK"]), "w") as file:
     json.dump(seen, file)
 """
-WAIT = "import time; open('outputs/up', 'w').close(); time.sleep(600)"
+WAIT = "import os, time; open('outputs/up-' + os.environ['RANK'], 'w').close(); time.sleep(600)"
 
 
 @pytest.fixture(scope="module")
@@ -133,9 +133,15 @@ def test_ranks_run_in_containers_with_their_variables_and_secrets(image: str, ga
     assert containers() == []
 
 
+def wait_for_ranks(gangs: Gangs, handle: RunHandle, number: int) -> None:
+    """Wait until each rank is in its WAIT."""
+    for rank in range(number):
+        gangs.wait_for_file(handle, f"outputs/up-{rank}", TIMEOUT_S)
+
+
 def test_the_engine_keeps_no_secret_and_no_argv_has_one(image: str, gangs: Gangs) -> None:
     handle = gangs.python(WAIT, image=image, secrets={"TOKEN": SECRET})
-    gangs.wait_for_file(handle, "outputs/up", TIMEOUT_S)
+    wait_for_ranks(gangs, handle, 2)
     names = containers()
     assert sorted(names) == [f"trainyard-{handle.id}-{rank}" for rank in range(2)]
     assert SECRET not in podman("inspect", *names).stdout
@@ -148,7 +154,7 @@ def test_the_engine_keeps_no_secret_and_no_argv_has_one(image: str, gangs: Gangs
 
 def test_a_command_and_the_stacks_beside_a_rank(image: str, gangs: Gangs) -> None:
     handle = gangs.python(WAIT, image=image, secrets={"TOKEN": SECRET})
-    gangs.wait_for_file(handle, "outputs/up", TIMEOUT_S)
+    wait_for_ranks(gangs, handle, 2)
     program = (
         "import os; print(os.environ['RANK'], os.environ['TOKEN'], os.getcwd(), os.nice(0), "
         "os.path.exists('/run/.containerenv'))"
@@ -193,7 +199,7 @@ def test_a_killed_supervisor_leaves_no_process_and_the_next_run_no_container(
     image: str, gangs: Gangs
 ) -> None:
     handle = gangs.python(WAIT, image=image)
-    gangs.wait_for_file(handle, "outputs/up", TIMEOUT_S)
+    wait_for_ranks(gangs, handle, 2)
     for process in supervisors_of(Path(handle.run_dir)):
         os.kill(process.pid, signal.SIGKILL)
     wait_until(lambda: not gangs.supervisors(handle), TIMEOUT_S)
@@ -207,7 +213,7 @@ def test_a_killed_supervisor_leaves_no_process_and_the_next_run_no_container(
 
 def test_containers_of_living_runs_are_no_orphans(image: str, gangs: Gangs) -> None:
     handle = gangs.python(WAIT, image=image, processes_per_node=1)
-    gangs.wait_for_file(handle, "outputs/up", TIMEOUT_S)
+    wait_for_ranks(gangs, handle, 1)
     remove_orphans(ContainerProgram(name="podman", path="podman", environ={}))
     assert containers() == [f"trainyard-{handle.id}-0"]
     gangs.engine.cancel(handle)

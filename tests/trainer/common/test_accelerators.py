@@ -29,7 +29,8 @@ def test_gpus_are_counted_by_their_device_files(tmp_path):
     [
         ("flags : fpu sse avx avx2", ["fp32"]),
         ("flags : fpu avx512f avx512_bf16", ["fp32", "bf16"]),
-        ("flags : fpu amx_bf16 avx512_fp16", ["fp32", "bf16", "fp16"]),
+        ("flags : fpu amx_bf16 amx_fp16", ["fp32", "bf16", "fp16"]),
+        ("flags : fpu avx512_bf16 avx512_fp16", ["fp32", "bf16"]),
         ("Features : fp asimd fphp asimdhp", ["fp32", "fp16"]),
         ("Features : fp asimd asimdhp bf16", ["fp32", "bf16", "fp16"]),
         (None, ["fp32", "bf16", "fp16"]),
