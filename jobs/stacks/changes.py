@@ -154,26 +154,19 @@ def judge_preview(preview: bytes, stack: str, allowed: Sequence[str]) -> Changes
 def find_refusal(changes: Changes, stack: str, typed: Sequence[str]) -> Refused | None:
     """Build the error against a `pulumi up` now; `typed` is the command that would allow it."""
     protected = [each.name for each in changes.losses if each.is_protected]
-    if protected:
-        message = (
-            f"`pulumi up -s {stack}` would replace or delete protected resources, and Pulumi "
-            f"refuses it: {', '.join(protected)}"
-        )
-        hint = (
-            "undo the change; if it is intended, docs/azure.md explains how to lift the protection"
-        )
-        return Refused(message, hint=hint)
     locked = [each.name for each in changes.losses if each.is_locked]
-    if locked:
-        message = (
-            f"`pulumi up -s {stack}` would replace or delete what is below a lock, and Azure refuses "
-            f"it in the middle of `up`: {', '.join(locked)}"
-        )
-        hint = (
-            "undo the change; if it is intended, docs/azure.md explains how to take one thing out "
-            "of prod"
-        )
-        return Refused(message, hint=hint)
+    for names, what, way in (
+        (protected, "protected resources, and Pulumi refuses it", "lift the protection"),
+        (
+            locked,
+            "what is below a lock, and Azure refuses it in the middle of `up`",
+            "take one thing out of prod",
+        ),
+    ):
+        if names:
+            message = f"`pulumi up -s {stack}` would replace or delete {what}: {', '.join(names)}"
+            hint = f"undo the change; if it is intended, docs/azure.md explains how to {way}"
+            return Refused(message, hint=hint)
     outermost = (each for each in changes.losses if each.within is None)
     refused = list(dict.fromkeys(each.name for each in outermost if not each.is_allowed))
     if not refused:

@@ -41,9 +41,9 @@ def evaluate(
 ) -> dict[str, float]:
     """Give mean loss and top-1 accuracy over all pictures but corrupt ones, top-5 of more classes.
 
-    A collective. The ranks' batch statistics are equal before it. The loss is that of training, of labels
-    that are neither smoothed nor mixed. `sees` turns a batch's pictures into what the network takes. Raises TrainingError with `hint` where the loss is not finite, and
-    Preempted as `guard` does.
+    A collective. The ranks' batch statistics are equal before it. The loss is that of training, of
+    labels that are neither smoothed nor mixed. `sees` turns a batch's pictures into what the network
+    takes. Raises TrainingError with `hint` where the loss is not finite, and Preempted as `guard` does.
     """
     network.eval()
     # Losses, right ones, in the top 5.
