@@ -50,6 +50,8 @@ FRAMEWORKS = {
     ),
 }
 SWITCHES = ("PYTORCH", "TENSORFLOW", "MXNET")
+# What Horovod's files use and take for included: with gcc 12 and before other headers bring it.
+INCLUDED = ("cstdint", "stdexcept", "string")
 RUNPATH = "$ORIGIN/../../../..:$ORIGIN/../../nvidia/nccl/lib"
 
 
@@ -203,6 +205,9 @@ def build_wheel(
             # The build tools first, then the runtime's mpicxx, then the machine's compiler.
             "PATH": os.pathsep.join([str(python.parent), str(runtime.parent), env["PATH"]]),
             "MAKEFLAGS": f"-j{jobs}",
+            "CXXFLAGS": " ".join(
+                [*(f"-include {name}" for name in INCLUDED), env.get("CXXFLAGS", "")]
+            ),
             "HOROVOD_WITH_GLOO": "1",
             "HOROVOD_WITH_MPI": "1",
             **gpu,

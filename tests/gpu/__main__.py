@@ -52,6 +52,8 @@ def checks() -> dict[str, Check]:
         "precisions": trainings.precisions,
         "votes": trainings.votes,
         "links": trainings.links,
+        "lone failure": trainings.lone_failure,
+        "horovod": trainings.horovod,
         "resnet50": speed.resnet50,
         "mask-rcnn": speed.mask_rcnn,
         "pictures": speed.pictures,

@@ -51,8 +51,14 @@ class Where:
 
     @property
     def num_ranks(self) -> int:
-        """Ranks of a check that needs several, where there are several GPUs."""
-        return self.num_gpus if self.device == "cuda" else 2
+        """Ranks of a check that needs several; one GPU is shared by two."""
+        return max(2, self.num_gpus)
+
+    @property
+    def as_ranks(self) -> Sequence[str]:
+        """What starts a program as one of them."""
+        share = ("--share",) if self.num_gpus == 1 else ()
+        return ("-m", "tests.gpu.ranks", *share)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,16 +103,23 @@ def train(
     *arguments: str,
     num_ranks: int = 1,
     start: Sequence[str] = AS_LAUNCHED,
+    by_mpi: bool = False,
     stop_after_step: int | None = None,
+    is_over_with_last: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> Ended:
     """Train in `where.folder / name`, or go on there; `arguments` begin with the module's name.
 
-    With `stop_after_step` the last rank gets SIGTERM once metrics tell of that step.
+    With `by_mpi` mpirun starts the ranks, and its exit code is the one that there is. With
+    `stop_after_step` the last rank gets SIGTERM once metrics tell of that step, and with
+    `is_over_with_last` the others are killed when it has ended.
     """
     folder = where.folder / name
     folder.mkdir(exist_ok=True)
     command = [sys.executable, *start, *arguments, "--device", where.device]
+    if by_mpi:
+        mpirun = str(Path(sys.executable).with_name("mpirun"))
+        command = [mpirun, "--allow-run-as-root", "-np", str(num_ranks), *command]
     with _TAKING:
         port = free_port()
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
@@ -125,12 +138,16 @@ def train(
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-            for rank in range(num_ranks)
+            for rank in range(1 if by_mpi else num_ranks)
         ]
         try:
             if stop_after_step is not None:
                 _wait_for_step(folder, stop_after_step, ranks)
                 ranks[-1].send_signal(signal.SIGTERM)
+            if is_over_with_last:
+                ranks[-1].wait(TIMEOUT_S)
+                for rank in ranks[:-1]:
+                    rank.kill()
             codes = [rank.wait(TIMEOUT_S) for rank in ranks]
         finally:
             for rank in ranks:

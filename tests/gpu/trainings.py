@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from statistics import mean
 
+from tests.bench.resnet50_gpu import has_horovod_with_nccl
 from tests.gpu.findings import Finding, at_least, within
 from tests.gpu.programs import PREEMPTED, Ended, Where, at_once, train
+from tests.gpu.ranks import FAILED
 from trainer.common.accelerators import has_instructions
 from trainer.data.synthesize.coco import make_coco
 from trainer.data.synthesize.digits import make_default_digits
 from trainer.data.synthesize.stripes import INSECTS, make_pictures
 
-# Mask R-CNN is torchvision's, which asks the GPU how many boxes there are; nothing of ours waits in it.
+# Mask R-CNN is torchvision's, which asks the GPU how many boxes there are, as our choice of regions does.
 TORCHVISIONS = {
+    "maskrcnn_proposals.py",
     *("torchvision/_utils.py", "torchvision/boxes.py", "torchvision/roi_heads.py"),
     *("torchvision/rpn.py", "torchvision/transform.py", "torchvision/generalized_rcnn.py"),
     *("torchvision/poolers.py", "torchvision/anchor_utils.py", "torchvision/image_list.py"),
@@ -144,16 +148,16 @@ def precisions(where: Where) -> Sequence[Finding]:
 
 def votes(where: Where) -> Sequence[Finding]:
     """Ask one rank to leave: all leave at one step, over NCCL, with a checkpoint of it; then go on."""
-    num_ranks = where.num_ranks
+    num_ranks, start = where.num_ranks, where.as_ranks
     arguments = (*SMALL, "--epochs", "4", "--checkpoint-every", "1000", "--strategy", "ddp")
-    whole = train(where, "whole", *arguments, num_ranks=num_ranks).require()
+    whole = train(where, "whole", *arguments, num_ranks=num_ranks, start=start).require()
     stop = STOP_AFTER_STEP
-    left = train(where, "left", *arguments, num_ranks=num_ranks, stop_after_step=stop)
+    left = train(where, "left", *arguments, num_ranks=num_ranks, start=start, stop_after_step=stop)
     steps = len(left.require(PREEMPTED).losses)
-    again = train(where, "left", *arguments, num_ranks=num_ranks).require()
+    again = train(where, "left", *arguments, num_ranks=num_ranks, start=start).require()
     return [
         Finding(
-            what=f"{num_ranks} rank{'' if num_ranks == 1 else 's'}, one of which is asked to leave",
+            what=f"{_so_many(where)}, one of which is asked to leave",
             seen=f"all left after step {steps}",
             wanted=f"with exit code {PREEMPTED}, at one step before the last",
             is_met=stop <= steps < len(whole.losses),
@@ -168,16 +172,55 @@ def votes(where: Where) -> Sequence[Finding]:
     ]
 
 
+def lone_failure(where: Where) -> Sequence[Finding]:
+    """Let a rank fail while the others wait for it in NCCL: it ends, so that its launcher ends them."""
+    start = (*where.as_ranks, "--fail-at", str(STOP_AFTER_STEP))
+    arguments = (*SMALL, "--epochs", "2", "--strategy", "ddp")
+    ended = train(
+        where, "lone", *arguments, num_ranks=where.num_ranks, start=start, is_over_with_last=True
+    )
+    _, said, when = ended.output.rpartition(FAILED)
+    if not said or ended.codes[-1] != 1:
+        raise RuntimeError(f"the rank ended with {ended.codes[-1]}: {ended.output[-1000:]}")
+    took_s = time.time() - float(when.split()[0])
+    return [within(f"{_so_many(where)}, one of which fails: seconds to its end", took_s, 30)]
+
+
+def horovod(where: Where) -> Sequence[Finding]:
+    """Train by Horovod over NCCL, as mpirun starts it, and by DDP."""
+    if where.device == "cuda" and not has_horovod_with_nccl():
+        what, seen = "Horovod over NCCL", "not tried: this Python has no such Horovod"
+        return [Finding(what=what, seen=seen, wanted="losses as DDP's", is_met=False)]
+    arguments = (*SMALL, "--epochs", "2")
+    num_ranks, start = where.num_ranks, where.as_ranks
+    ddp, by_horovod = (
+        train(
+            *(where, name, *arguments, "--strategy", name),
+            num_ranks=num_ranks,
+            start=start,
+            by_mpi=name == "horovod",
+        ).require()
+        for name in ("ddp", "horovod")
+    )
+    what = f"Horovod, {_so_many(where)}: losses, against DDP's"
+    return [within(what, _losses_apart(ddp, by_horovod), MOST_APART)]
+
+
 def links(where: Where) -> Sequence[Finding]:
-    """Measure all-reduce by `nccl-check`; one GPU exchanges nothing, but has NCCL or says why not."""
+    """Measure all-reduce by `nccl-check`; ranks that share a GPU exchange little, over loopback."""
     name = "trainer.pytorch.nccl_check"
-    ended = train(where, "links", name, num_ranks=where.num_ranks).require()
-    if where.num_ranks == 1:
-        what = "nccl-check of one GPU, which exchanges nothing"
-        return [Finding(what=what, seen="ended with 0", wanted="0", is_met=True)]
+    has_links = where.num_gpus > 1
+    sizes = () if has_links else ("--max-mb", "16", "--repeats", "3")
+    num_ranks, start = where.num_ranks, where.as_ranks
+    ended = train(where, "links", name, *sizes, num_ranks=num_ranks, start=start).require()
     best = max(line["value"] for line in ended.metrics if line["name"] == "bus_gb_per_s")
-    least = 1.0 if where.device == "cuda" else 0.01
-    return [at_least("nccl-check: bus bandwidth, GB/s", best, least)]
+    what = f"nccl-check, {_so_many(where)}: bus bandwidth, GB/s"
+    return [at_least(what, best, 1.0 if has_links else 0.01)]
+
+
+def _so_many(where: Where) -> str:
+    """Say how many ranks there are, and whether they share a GPU."""
+    return f"{where.num_ranks} ranks{' on one GPU' if where.num_gpus == 1 else ''}"
 
 
 def _losses_apart(left: Ended, right: Ended) -> float:

@@ -305,6 +305,17 @@ class TestFigures:
         assert (weights["num_known"], weights["rest"]) == (2, True)
         assert weights["rows"] == [True] * 10
 
+    def test_regions_of_all_pictures_at_once_are_those_that_torchvision_chooses(self, found):
+        for mode in ("training", "testing"):
+            for num_ours, num_theirs, is_equal in found["regions"][mode]:
+                assert num_ours == num_theirs > 90
+                assert is_equal
+
+    def test_a_chain_of_overlapping_regions_is_followed_to_its_end(self, found):
+        ours, by_torchvision = found["regions"]["chain"]
+
+        assert ours == by_torchvision == list(range(0, 40, 2))
+
     def test_torchvisions_weights_make_torchvisions_network(self, found):
         weights = found["weights"]
         assert weights["torchvision_classes"] == [90, "person", 80]

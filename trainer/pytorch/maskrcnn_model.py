@@ -17,6 +17,7 @@ from torchvision.ops.misc import FrozenBatchNorm2d
 from trainer.common.checkpoint import CheckpointFolder
 from trainer.common.errors import TrainingError
 from trainer.common.messages import warn
+from trainer.pytorch.maskrcnn_proposals import RegionProposals
 from trainer.pytorch.networks import find_weights
 from trainer.pytorch.state import Tensors, load_weights, read_files
 
@@ -133,6 +134,8 @@ def build_network(design: Design, *, is_pretrained: bool, regions_per_image: int
         box_batch_size_per_image=regions_per_image,
         rpn_post_nms_top_n_test=round(USUAL_PROPOSALS * regions_per_image / USUAL_REGIONS),
     )
+    # Its parts and numbers are as torchvision made them.
+    network.rpn.__class__ = RegionProposals
     keep_boxes_whole(network)
     set_strides(network)
     return network

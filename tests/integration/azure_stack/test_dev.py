@@ -6,10 +6,19 @@ import pytest
 
 from jobs.host.environment_file import parse_environment
 from tests.fakes.azure_native import SUBSCRIPTION_ID
+from tests.integration.azure_stack.conftest import fresh_project
 from tests.integration.azure_stack.kept_secrets import find_kept_secrets
 
 REPLACED = "replace"
 COMPUTES = "Microsoft.MachineLearningServices/workspaces"
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """A stack `dev` for tests behind which no other can go back to the first generation."""
+    with fresh_project(tmp_path_factory.mktemp("generations") / "dev", "dev") as made:
+        made.up()
+        yield made
 
 
 def computes(project):
@@ -68,35 +77,35 @@ def test_a_scale_moved_by_launch_is_no_change_and_a_minimum_stays_after_a_refres
 
 
 @pytest.mark.faults
-def test_a_generation_is_another_vault_and_workspace_with_all_that_is_in_them(standing):
-    before = standing.owned()
-    standing.settings["generation"] = 2
-    steps = standing.preview()
+def test_a_generation_is_another_vault_and_workspace_with_all_that_is_in_them(own):
+    before = own.owned()
+    own.settings["generation"] = 2
+    steps = own.preview()
     for name in ("cloud-vault", "cloud-workspace", "cloud-datastore-data", "cluster-cpu-compute"):
         assert "replace" in steps[name]
     kept = {"cloud-group", "cloud-data-account", "cloud-data-data", "cloud-registry"}
     assert not kept & steps.keys()
 
-    standing.up()
-    assert set(standing.owned().values()) == standing.live().keys()
-    assert standing.soft_deleted() == {before["cloud-vault"].rpartition("/")[2]}
-    assert standing.preview() == {}
+    own.up()
+    assert set(own.owned().values()) == own.live().keys()
+    assert own.soft_deleted() == {before["cloud-vault"].rpartition("/")[2]}
+    assert own.preview() == {}
 
 
 @pytest.mark.faults
-def test_after_destroy_a_vault_that_azure_still_keeps_costs_another_generation(kept):
-    """The last test of the module: it goes on where the one before has ended."""
-    kept.settings["generation"] = 2
-    kept.up()
-    vault = kept.owned()["cloud-vault"].rpartition("/")[2]
-    kept.destroy()
-    assert kept.live() == {}
-    assert vault in kept.soft_deleted()
+def test_after_destroy_a_vault_that_azure_still_keeps_costs_another_generation(own):
+    """It goes on where the one before has ended."""
+    own.settings["generation"] = 2
+    own.up()
+    vault = own.owned()["cloud-vault"].rpartition("/")[2]
+    own.destroy()
+    assert own.live() == {}
+    assert vault in own.soft_deleted()
 
-    said = kept.up(check=False)
+    said = own.up(check=False)
     assert "cloud-vault" in said
     assert "already exists in deleted state" in said
 
-    kept.settings["generation"] = 3
-    kept.up()
-    assert set(kept.owned().values()) == kept.live().keys()
+    own.settings["generation"] = 3
+    own.up()
+    assert set(own.owned().values()) == own.live().keys()

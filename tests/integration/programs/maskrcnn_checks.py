@@ -15,6 +15,7 @@ from pycocotools import mask as run_lengths
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 from torchvision.models.detection import maskrcnn_resnet50_fpn
+from torchvision.ops import nms
 from torchvision.ops.misc import FrozenBatchNorm2d
 
 from trainer.common.position import Position
@@ -33,6 +34,7 @@ from trainer.pytorch.maskrcnn_model import (
     load_trained,
     read_weights,
 )
+from trainer.pytorch.maskrcnn_proposals import find_rivals, suppress
 from trainer.pytorch.strategy import Ranks, make_strategy
 
 CPU = torch.device("cpu")
@@ -275,6 +277,43 @@ def check_recipe() -> dict[str, Any]:
     return found
 
 
+def check_regions() -> dict[str, Any]:
+    """Choose made regions of three pictures at once, and one after the other as torchvision does."""
+    torch.manual_seed(3)
+    numbers, shapes = [700, 240, 60, 15], [(200, 300), (250, 280), (300, 300)]
+    corners = torch.rand(3, sum(numbers), 2) * 320 - 20
+    boxes = torch.cat([corners, corners + torch.rand(3, sum(numbers), 2) * 80], dim=2)
+    # No two scores of a picture are equal.
+    ranks = torch.stack([torch.randperm(sum(numbers)) for _ in shapes])
+    objectness = (ranks / sum(numbers) * 8 - 4).view(-1, 1)
+    design = Design(backbone="resnet18", image_size=32, classes=("disc",))
+    regions = build_network(design, is_pretrained=False, regions_per_image=50).rpn
+    regions._pre_nms_top_n = {"training": 200, "testing": 100}
+    regions._post_nms_top_n = {"training": 150, "testing": 500}
+    equal = {}
+    for is_training in (True, False):
+        regions.train(is_training)
+        given = (boxes, objectness, shapes, numbers)
+        ours, theirs = (
+            [*choose(*given)[0], *choose(*given)[1]]
+            for choose in (
+                regions.filter_at_once,
+                super(type(regions), regions).filter_proposals,
+            )
+        )
+        equal["training" if is_training else "testing"] = [
+            # Vectors and single numbers differ in the last bit of a sigmoid; boxes have none.
+            [len(mine), len(other), torch.allclose(mine, other, rtol=1e-6, atol=0)]
+            for mine, other in zip(ours, theirs, strict=True)
+        ]
+    # Each overlaps the next one alone, so that every second one of many is left.
+    lefts = torch.arange(40.0) * 10
+    chain = torch.stack([lefts, lefts * 0, lefts + 19, lefts * 0 + 10], dim=1)
+    kept = suppress(find_rivals(chain, 0.3), torch.ones(40, dtype=torch.bool))
+    by_torchvision = nms(chain, torch.arange(40, 0, -1.0), 0.3)
+    return {**equal, "chain": [kept.nonzero()[:, 0].tolist(), by_torchvision.tolist()]}
+
+
 def main(argv: Sequence[str]) -> None:
     """Print what each part makes of the set."""
     split = read_split(Path(argv[0]), "val2017")
@@ -287,5 +326,6 @@ def main(argv: Sequence[str]) -> None:
         "samples": check_samples(split),
         "weights": check_weights(),
         "recipe": check_recipe(),
+        "regions": check_regions(),
     }
     print(json.dumps(found))
