@@ -73,6 +73,7 @@ def main() -> None:
     build_python = make_build_environment(work / "env", runtime=options.python)
     source = unpack_source(work, build_python)
     set_cxx_standard(source, framework)
+    let_spans_be_assigned(source)
     leave_out_debugging(source)
     compile_gloo_once(source)
     if options.gpu_operations == "none":
@@ -128,6 +129,13 @@ def set_cxx_standard(source: Path, framework: Framework) -> None:
     for name in framework.cmake_lists:
         standard = f"set(CMAKE_CXX_STANDARD {framework.cxx_standard})"
         edit(source / name, r"set\(CMAKE_CXX_STANDARD \d+\)(?!\\n)", standard)
+
+
+def let_spans_be_assigned(source: Path) -> None:
+    """Take `const` from members that FlatBuffers assigns to, which gcc 14 refuses unused, too."""
+    path = source / "third_party" / "flatbuffers" / "include" / "flatbuffers" / "stl_emulation.h"
+    edit(path, r"pointer const data_;", "pointer data_;")
+    edit(path, r"const size_type count_;", "size_type count_;")
 
 
 def leave_out_debugging(source: Path) -> None:
