@@ -1,7 +1,7 @@
 """Chooses the regions that Mask R-CNN looks at, of all pictures of a step at once where they lie on a GPU.
 
-Torchvision takes one picture after the other, asks the GPU six times for how many are left of each, and
-suppresses overlapping ones by a kernel of one block: at 8 pictures a fifth of an H200's step.
+Torchvision takes one picture after the other, asks the GPU for how many are left of each, and suppresses
+overlapping ones by a kernel of one block: at 8 pictures an eighth of an H200's step (docs/adr/0025).
 """
 
 from __future__ import annotations
