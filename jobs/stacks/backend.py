@@ -11,8 +11,10 @@ import msgspec
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.host.environment_file import stack_names
 from jobs.host.project import NAME
+from jobs.host.untrusted import read_json
 
 LOCAL_STACK = "local"
+PULUMI_HOME = ".trainyard/pulumi-home"
 
 
 def state_file(root: Path, stack: str) -> Path | None:
@@ -23,8 +25,28 @@ def state_file(root: Path, stack: str) -> Path | None:
         url = os.environ.get("PULUMI_BACKEND_URL", "")
         if not url.startswith("file://"):
             return None
-        backend = Path(url.removeprefix("file://")).expanduser()
+        # Pulumi is started in the project's root, and finds a relative folder from there.
+        backend = root / Path(url.removeprefix("file://")).expanduser()
     return backend / ".pulumi" / "stacks" / NAME / f"{stack}.json"
+
+
+def backend_url(root: Path) -> str:
+    """Name the backend that is no folder, as far as this machine tells; empty without a login."""
+    url = os.environ.get("PULUMI_BACKEND_URL", "")
+    if url:
+        # An `azblob://` that names no account means that of the variable.
+        return f"{url} {os.environ.get('AZURE_STORAGE_ACCOUNT', '')}"
+    folder = os.environ.get("PULUMI_CREDENTIALS_PATH") or root / PULUMI_HOME
+    try:
+        return read_json(Path(folder) / "credentials.json", _Login).current
+    except (OSError, msgspec.DecodeError):
+        return ""
+
+
+class _Login(msgspec.Struct, frozen=True):
+    """Pulumi's `credentials.json`, of which no token is read."""
+
+    current: str = ""
 
 
 def locks_folder(state: Path) -> Path:

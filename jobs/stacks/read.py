@@ -5,6 +5,7 @@ What Pulumi said is kept under .trainyard/cache, so that most commands start non
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from jobs.host.environment_file import (
 )
 from jobs.host.project import project_root
 from jobs.stacks.backend import (
+    backend_url,
     read_record,
     stack_not_made,
     stack_not_up,
@@ -49,11 +51,11 @@ def load_environment(
     state = state_file(root, stack)
     if state is not None and not state.exists():
         raise stack_not_made(stack, root)
-    stamp = _stamp(state)
+    stamp = _stamp(root, state)
     cache = cache_file(root, stack)
     kept = None if refresh else read_cache(cache)
-    if kept is not None and (cached := _still_valid(kept, stamp)) is not None:
-        return parse_environment(cached, f"stack `{stack}`")
+    if kept is not None and _is_valid(kept, stamp, is_watched=state is not None):
+        return parse_environment(bytes(kept.environment), f"stack `{stack}`")
     try:
         text = _read_output(root, stack)
     except (EnvironmentFailure, Refused) as error:
@@ -76,19 +78,23 @@ def list_stacks() -> list[tuple[str, bool | None]]:
     ]
 
 
-def _stamp(state: Path | None) -> str:
+def _stamp(root: Path, state: Path | None) -> str:
+    """Stamp what is read now: by the backend, and by the record where it is a file."""
     if state is None:
-        return ""
+        return _digest(backend_url(root))
     status = state.stat()
-    return f"{status.st_mtime_ns}-{status.st_size}"
+    return f"{_digest(str(state))}-{status.st_mtime_ns}-{status.st_size}"
 
 
-def _still_valid(cached: Cached, stamp: str) -> bytes | None:
-    if cached.stamp != stamp:
-        return None
-    if not stamp and not 0 <= time.time() - cached.read_s < MAX_CACHE_AGE_S:
-        return None
-    return bytes(cached.environment)
+def _digest(backend: str) -> str:
+    from hashlib import sha256
+
+    return sha256(os.fsencode(backend)).hexdigest()[:16]
+
+
+def _is_valid(cached: Cached, stamp: str, *, is_watched: bool) -> bool:
+    is_young = 0 <= time.time() - cached.read_s < MAX_CACHE_AGE_S
+    return cached.stamp == stamp and (is_watched or is_young)
 
 
 def _read_output(root: Path, stack: str) -> bytes:

@@ -12,7 +12,13 @@ import msgspec
 
 from jobs.contracts.errors import EnvironmentFailure, Refused
 from jobs.host.project import project_root
-from jobs.stacks.backend import locks_folder, read_record, stack_not_made, state_file
+from jobs.stacks.backend import (
+    PULUMI_HOME,
+    locks_folder,
+    read_record,
+    stack_not_made,
+    state_file,
+)
 from jobs.stacks.locks import StackLock, read_locks
 from jobs.stacks.plugins import end_orphans
 from jobs.stacks.pulumi_cli import export_record, last_words, run_pulumi
@@ -20,7 +26,6 @@ from jobs.stacks.pulumi_cli import export_record, last_words, run_pulumi
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PULUMI_HOME = ".trainyard/pulumi-home"
 REFRESH_TIMEOUT_S = 600
 
 

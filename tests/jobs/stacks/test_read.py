@@ -84,6 +84,55 @@ def test_another_stack_in_a_folder_backend_follows_its_record(project, monkeypat
     assert len(project.calls()) == 2
 
 
+def test_another_backend_answers_for_itself_at_once(project, monkeypatch):
+    """The old team's environment would submit to the old team's workspace."""
+
+    def log_in(url):
+        home = project.root / ".trainyard/pulumi-home"
+        home.mkdir(exist_ok=True)
+        (home / "credentials.json").write_text(json.dumps({"current": url, "accessTokens": {}}))
+
+    def read_of(location):
+        project.say(ENVIRONMENT | {"location": location})
+        return load_environment("dev").location
+
+    for name in ("PULUMI_CREDENTIALS_PATH", "AZURE_STORAGE_ACCOUNT"):
+        monkeypatch.delenv(name, raising=False)
+    assert read_of("nobody") == "nobody"
+    log_in("https://api.pulumi.com")
+    assert read_of("cloud") == "cloud"
+    log_in("https://pulumi.example.com")
+    assert read_of("own") == "own"
+    monkeypatch.setenv("PULUMI_BACKEND_URL", "azblob://state?storage_account=a")
+    assert read_of("a") == "a"
+    monkeypatch.setenv("PULUMI_BACKEND_URL", "azblob://state")
+    assert read_of("b") == "b"
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", "c")
+    assert read_of("c") == "c"
+    assert read_of("kept") == "c"
+    (project.root / ".trainyard/pulumi-home/credentials.json").write_text("[")
+    assert read_of("kept") == "c"  # a login is not asked where the variable says it
+    monkeypatch.delenv("PULUMI_BACKEND_URL")
+    assert read_of("damaged") == "damaged"
+    monkeypatch.setenv("PULUMI_CREDENTIALS_PATH", str(project.root))
+    (project.root / "credentials.json").write_text('{"current": "s3://bucket"}')
+    assert read_of("bucket") == "bucket"
+
+
+def test_a_folder_backend_is_found_from_the_project_as_pulumi_finds_it(
+    project, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("PULUMI_BACKEND_URL", "file://./backend")
+    (project.root / "Pulumi.dev.yaml").touch()
+    record = project.root / "backend/.pulumi/stacks/trainyard/dev.json"
+    record.parent.mkdir(parents=True)
+    record.touch()
+    below = project.root / "below"
+    below.mkdir()
+    monkeypatch.chdir(below)
+    assert load_environment("dev").location == "local"
+
+
 def test_a_stack_that_is_not_up_says_what_to_type(project):
     project.state.unlink()
     error = error_of(lambda: load_environment("local"))
