@@ -118,7 +118,7 @@ class Runs(Protocol):
         ...
 
     def reader_of(self, dataset: DatasetVersion) -> str | None:
-        """Name a run that is not over and reads a version's content, as far as nobody is asked."""
+        """Name a run that is not over and reads a version's content, of those recorded here."""
         ...
 
     def tasks(self, record: RunRecord) -> Mapping[int, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -19,7 +19,15 @@ import msgspec
 from msgspec import Meta, Struct
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
-from jobs.contracts.spec import Environment, RankError, RunHandle, RunRecord, RunState, RunStatus
+from jobs.contracts.spec import (
+    DatasetVersion,
+    Environment,
+    RankError,
+    RunHandle,
+    RunRecord,
+    RunState,
+    RunStatus,
+)
 from jobs.host import console
 from jobs.host.files import sync_folder, write_file
 from jobs.host.private import make_folder
@@ -95,6 +103,27 @@ class RunStore:
                 damaged.append(error)
         console.warn_damaged(damaged)
         return found
+
+    def readers_of(
+        self, dataset: DatasetVersion, *, is_left_out: Callable[[Path], bool] = lambda _: False
+    ) -> Iterator[str]:
+        """Yield the runs whose records here name a version's content, newest first; a damaged one is told."""
+        wanted = dataset.name, dataset.digest
+        damaged: list[LaunchError] = []
+        for name in self.names():
+            run_dir = self.runs / name
+            try:
+                if not self._exists(name) or is_left_out(run_dir):
+                    continue
+                inputs = read_record(run_dir).plan.spec.inputs.values()
+            except NotFound:  # removed meanwhile
+                continue
+            except LaunchError as error:
+                damaged.append(error)
+                continue
+            if wanted in ((each.dataset.name, each.dataset.digest) for each in inputs):
+                yield name
+        console.warn_damaged(damaged)
 
     def is_unfinished(self, name: str) -> bool:
         """Tell whether a folder is no run yet, or of one that never was."""

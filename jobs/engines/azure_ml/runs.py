@@ -372,7 +372,14 @@ class CloudRuns:
         return cloud_checkpoints(self.blobs, handle.id)
 
     def reader_of(self, dataset: DatasetVersion) -> str | None:
-        """Name no run: each would have to be asked for."""
+        """Name a run that is not over and reads a version's content, of those recorded here.
+
+        Azure ML is asked about those that read it and were not seen to end. Raises Unreached.
+        """
+        for name in self.local.readers_of(dataset):
+            if not self.status(self.handle(name)).state.is_terminal():
+                return name
+        return None
 
     def tasks(self, record: RunRecord) -> Mapping[int, str]:
         """Name no task: Azure ML deals them."""

@@ -12,10 +12,7 @@ from msgspec import Struct
 from jobs.contracts.spec import DatasetVersion, RunHandle, RunRecord, RunState, RunStatus
 from jobs.host.processes import remains
 from jobs.host.structs import prepared
-from jobs.runs.store import RunStore
-
-# Runs that are looked at before a version is removed, the newest first.
-NUM_RUNS = 200
+from jobs.runs.store import RunStore, is_over
 
 
 class _Rank(Struct, frozen=True, kw_only=True):
@@ -52,15 +49,8 @@ class LocalRuns(RunStore):
         return super().status(handle)
 
     def reader_of(self, dataset: DatasetVersion) -> str | None:
-        """Name a run that is not over and reads a version's content, among the newest."""
-        wanted = dataset.name, dataset.digest
-        for status in self.list(NUM_RUNS):
-            if status.state.is_terminal():
-                continue
-            inputs = self.record(self.handle(status.id)).plan.spec.inputs.values()
-            if wanted in ((each.dataset.name, each.dataset.digest) for each in inputs):
-                return status.id
-        return None
+        """Name a run that is not over and reads a version's content."""
+        return next(self.readers_of(dataset, is_left_out=is_over), None)
 
     def tasks(self, record: RunRecord) -> Mapping[int, str]:
         """Name each rank's task in TensorFlow's cluster; empty under another launcher."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from types import SimpleNamespace
 
@@ -12,10 +13,11 @@ import pytest
 from jobs.commands.completers import dataset_versions
 from jobs.commands.quantities import bytes_per_s
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.contracts.spec import DatasetVersion, InputSpec, RunState
+from jobs.contracts.spec import DatasetVersion, InputSpec
 from jobs.datasets import datasets as data
 from jobs.host.progress import ProgressLine, Transfer
-from jobs.runs.store import read_status
+from jobs.runs.store import RunStore
+from jobs.runs.supervision import take_lock
 from tests.fakes.blob_store import MemoryStore
 from tests.folders import make_folder, read_folder
 
@@ -211,21 +213,32 @@ def test_rm_asks_and_keeps_the_number(launching, folder, store):
     assert launching.type("data", "push", "digits", "d").out == "d@2\n"
 
 
-def test_rm_refuses_while_a_run_uses_the_version(launching, folder, store, monkeypatch):
+def test_rm_refuses_while_a_run_uses_the_version(launching, folder, store):
+    """Also one that was started long ago, before many others."""
     record = launching.type("data", "ls", "--json").json()[0]
     fields = ("name", "version", "digest", "files", "bytes")
     dataset = DatasetVersion(**{key: record[key] for key in fields})
     inputs = {"x": InputSpec(dataset=dataset, mode="stream")}
-    over = launching.add_run(inputs=inputs)
+    on = launching.add_run(inputs=inputs)
     assert launching.type("data", "rm", "d@1").code == 2  # only asks
 
-    def running(run_dir):
-        return msgspec.structs.replace(read_status(run_dir), state=RunState.RUNNING)
-
-    monkeypatch.setattr("jobs.runs.store.read_status", running)
+    run_dir = RunStore.of(launching.environment).runs / on
+    events = (run_dir / "events.jsonl").read_text().splitlines(keepends=True)
+    (run_dir / "events.jsonl").write_text(events[0])
+    for _ in range(201):
+        launching.add_run()
+    (run_dir.parent / "20260101-000000-0000").mkdir()  # no run yet
+    damaged = launching.add_run()
+    (run_dir.parent / damaged / "run.json").write_text("{")
+    (run_dir.parent / damaged / "events.jsonl").unlink()
+    locks = [take_lock(run_dir), take_lock(run_dir.parent / damaged)]
     typed = launching.type("data", "rm", "d@1", "--yes")
-    assert (typed.code, f"the run {over} reads `d@1`" in typed.err) == (3, True)
+    assert (typed.code, f"the run {on} reads `d@1`" in typed.err) == (3, True)
     assert launching.type("data", "ls", "--json").json()[0]["version"] == 1
+    os.close(locks[0])
+    gone = launching.type("data", "rm", "d@1", "--yes")
+    os.close(locks[1])
+    assert (gone.code, f"{damaged}/run.json` is damaged" in gone.err) == (0, True)
 
 
 def test_register_names_what_lies_there(launching, store):

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
-from jobs.contracts.spec import JobRetry, RunState
+from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound, Unreached
+from jobs.contracts.spec import DatasetVersion, InputSpec, JobRetry, RunState
 from jobs.engines.azure_ml import status as watch
 from jobs.engines.azure_ml.intents import Intent, write_intent
 from jobs.engines.azure_ml.refusals import CloudRefusal, WorkspaceGone, explain, unreachable
@@ -39,6 +39,34 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten seconds between any two looks: nothing seen is fresh."""
     ticks = count(step=10)
     monkeypatch.setattr(watch.time, "monotonic", lambda: float(next(ticks)))
+
+
+def test_a_run_that_reads_a_version_is_found_while_azure_ml_says_that_it_is_on(
+    runs: MemoryRuns,
+) -> None:
+    dataset = DatasetVersion(name="d", version=1, digest="d" * 64, files=1, bytes=1)
+    inputs = {"x": InputSpec(dataset=dataset, mode="download")}
+    reading = msgspec.structs.replace(SPEC, inputs=inputs)
+    handle = runs.add(reading, RUN, details("Running"), details("Completed", ended=70))
+    runs.add(SPEC, "20261121-120000-0002", details("Running"))
+    (runs.runs / "20261121-120000-0003").mkdir()  # of an earlier version: it has no record here
+    other = msgspec.structs.replace(dataset, version=2, digest="e" * 64)
+    assert runs.reader_of(other) is None
+    assert runs.scripted.asked == []
+    assert runs.reader_of(dataset) == handle.id
+    assert runs.reader_of(dataset) is None
+    asked = len(runs.scripted.asked)
+    assert {each.split("/")[2] for each in runs.scripted.asked} == {RUN}
+    assert runs.reader_of(dataset) is None
+    assert len(runs.scripted.asked) == asked  # what is over is not asked for again
+
+
+def test_where_azure_does_not_tell_no_run_counts_as_over(runs: MemoryRuns) -> None:
+    dataset = DatasetVersion(name="d", version=1, digest="d" * 64, files=1, bytes=1)
+    inputs = {"x": InputSpec(dataset=dataset, mode="download")}
+    runs.add(msgspec.structs.replace(SPEC, inputs=inputs), RUN, refusal(None))
+    with pytest.raises(Unreached):
+        runs.reader_of(dataset)
 
 
 def refusal(status: int | None) -> CloudRefusal:
