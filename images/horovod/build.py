@@ -50,7 +50,7 @@ FRAMEWORKS = {
     ),
 }
 SWITCHES = ("PYTORCH", "TENSORFLOW", "MXNET")
-# What Horovod's files use and take for included: with gcc 12 and before other headers bring it.
+# What Horovod uses without including it: gcc 12's own headers did on the way, gcc 13's do not.
 INCLUDED = ("cstdint", "stdexcept", "string")
 RUNPATH = "$ORIGIN/../../../..:$ORIGIN/../../nvidia/nccl/lib"
 
@@ -132,7 +132,7 @@ def set_cxx_standard(source: Path, framework: Framework) -> None:
 
 
 def let_spans_be_assigned(source: Path) -> None:
-    """Take `const` from members that FlatBuffers assigns to, which gcc 14 refuses unused, too."""
+    """Take `const` from members that FlatBuffers assigns to: gcc 14 refuses that even where nothing calls it."""
     path = source / "third_party" / "flatbuffers" / "include" / "flatbuffers" / "stl_emulation.h"
     edit(path, r"pointer const data_;", "pointer data_;")
     edit(path, r"const size_type count_;", "size_type count_;")

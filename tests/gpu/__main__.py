@@ -88,7 +88,7 @@ def main() -> int:
     began_s = time.monotonic()
     import torch
 
-    num_gpus = torch.cuda.device_count()
+    num_gpus = torch.cuda.device_count() if options.device == "cuda" else 0
     found: list[Finding] = []
     with tempfile.TemporaryDirectory(prefix="trainyard-gpu-") as name:
         where = Where(

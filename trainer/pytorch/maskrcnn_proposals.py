@@ -18,7 +18,7 @@ ROUNDS = 4
 
 
 class RegionProposals(RegionProposalNetwork):
-    """Torchvision's, which keeps the same regions; equal scores aside, whose order is nobody's."""
+    """Torchvision's, which keeps the same regions in the same order."""
 
     def filter_proposals(
         self,
@@ -54,11 +54,15 @@ class RegionProposals(RegionProposalNetwork):
         boxes = torch.minimum(boxes.clamp(min=0), ends[:, None, None])
         is_usable = (boxes[..., 2:] - boxes[..., :2] >= self.min_size).all(dim=-1)
         is_usable &= scores >= self.score_thresh
-        # A picture's own: all pictures' would take gigabytes on the way.
-        rivals = torch.stack([find_rivals(each, self.nms_thresh) for each in boxes])
+        # Picture by picture: all at once would take gigabytes on the way.
+        rivals = boxes.new_empty((*scores.shape, scores.shape[-1]), dtype=torch.float16)
+        for place, of_picture in zip(rivals, boxes, strict=True):
+            place.copy_(find_rivals(of_picture, self.nms_thresh))
         is_kept = suppress(rivals, is_usable)
         most = min(self.post_nms_top_n(), is_kept[0].numel())
-        best, places = torch.where(is_kept, scores, -1.0).flatten(1).topk(most)
+        # Stable: layers in bf16 give many equal scores.
+        ranked = torch.where(is_kept, scores, -1.0).flatten(1).sort(descending=True, stable=True)
+        best, places = ranked.values[:, :most], ranked.indices[:, :most]
         numbers = is_kept.sum(dim=(1, 2)).clamp(max=most).tolist()
         best_boxes = boxes.flatten(1, 2).gather(1, places[..., None].expand(-1, -1, 4))
         return (
@@ -89,10 +93,7 @@ class RegionProposals(RegionProposalNetwork):
 
 
 def find_rivals(boxes: Tensor, threshold: float) -> Tensor:
-    """Tell of (..., K, 4) boxes, the best first, which one overlaps which later one by too much.
-
-    Gives (..., K, K) ones and zeros in fp16, which matrix products take.
-    """
+    """Tell of (..., K, 4) boxes, the best first, which one overlaps which later one by too much: (..., K, K)."""
     left, top, right, bottom = boxes.unbind(dim=-1)
     areas = (right - left) * (bottom - top)
 
@@ -103,15 +104,15 @@ def find_rivals(boxes: Tensor, threshold: float) -> Tensor:
     height = (pairs(torch.minimum, bottom) - pairs(torch.maximum, top)).clamp_(min=0)
     common = width.mul_(height)
     union = pairs(torch.add, areas) - common
-    return common.div_(union).gt_(threshold).triu_(1).to(torch.float16)
+    return common.div_(union).gt_(threshold).triu_(1)
 
 
 def suppress(rivals: Tensor, is_usable: Tensor) -> Tensor:
     """Keep what is usable and has no better rival that is kept: non-maximum suppression.
 
-    `rivals` is (..., K, K) as `find_rivals` gives it, `is_usable` (..., K). In round n what is decided by
-    the n best of a chain of rivals is right for good, so that it is torchvision's choice once nothing
-    changes (Zheng et al. 2020, Cluster-NMS, arXiv 2005.03572).
+    `rivals` is (..., K, K) ones and zeros as `find_rivals` gives them, `is_usable` (..., K). After n rounds the
+    first n boxes of every chain of rivals are final, so that it is torchvision's choice once nothing changes
+    (Zheng et al. 2020, Cluster-NMS, arXiv 2005.03572).
     """
     before = is_kept = is_usable
     while True:

@@ -15,7 +15,7 @@ COMPUTES = "Microsoft.MachineLearningServices/workspaces"
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory):
-    """A stack `dev` for tests behind which no other can go back to the first generation."""
+    """A stack `dev` for tests that change the generation, which cannot be undone."""
     with fresh_project(tmp_path_factory.mktemp("generations") / "dev", "dev") as made:
         made.up()
         yield made
