@@ -30,6 +30,7 @@ _CAPPED_BYTES = 1 << 20
 _MISMATCH = "MD5 mismatch"
 # What is answered where a version is asked for that has gone.
 _OTHER_VERSION = ("BlobNotFound", "InvalidRange", "ConditionNotMet")
+_MEND = "of a dataset, `launch data rm NAME@N`, then push it again"
 # A content that arrives damaged is received so often in all.
 _TRIES = 3
 
@@ -288,8 +289,7 @@ class Download:
             if error.code != "BlobNotFound":
                 raise
             message = f"the store has no `{file.name}`, which belongs to what is received"
-            hint = "of a dataset, `launch data rm NAME@N`, then push it again"
-            raise EnvironmentFailure(message, hint=hint) from None
+            raise EnvironmentFailure(message, hint=_MEND) from None
 
 
 def _another(file: Incoming, how: str) -> EnvironmentFailure:
@@ -298,4 +298,5 @@ def _another(file: Incoming, how: str) -> EnvironmentFailure:
         message = f"`{name}` arrived damaged from the store: {how}"
         return EnvironmentFailure(message, hint="type the same again")
     message = f"`{name}` came from the store with another content than was pushed: {how}"
-    return EnvironmentFailure(message, hint="pull again; push it again where that fails, too")
+    hint = f"pull again; where that fails, too: {_MEND}"
+    return EnvironmentFailure(message, hint=hint)

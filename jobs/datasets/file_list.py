@@ -174,4 +174,5 @@ def _content(store: BlobStore, blob: str, dataset: DatasetVersion) -> Iterator[b
 
 
 def _hint(dataset: DatasetVersion) -> str:
-    return f"launch data push DIR {dataset.name}"
+    # A push alone may say that the content is there already.
+    return f"launch data rm {dataset.name}@{dataset.version}, then push it again"

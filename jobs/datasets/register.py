@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,11 +56,16 @@ def register(store: BlobStore, name: str, prefix: str, progress: Progress = sile
 
 
 def _owner(store: BlobStore, prefix: str) -> str | None:
-    """Find the dataset whose pushed content lies there."""
+    """Find the dataset whose pushed content lies there, also while it is pushed or removed."""
     name, _, rest = prefix.partition("/")
     if _DIGEST.match(rest):
         return name
-    return name if not rest and Records(store).shelf(name).next_version > 1 else None
+    if rest:
+        return None
+    shelf = Records(store).shelf(name)
+    # Of a version that was registered in place nothing lies below its digest.
+    pushed = (store.list(f"{name}/{digest}/") for digest in shelf.listed | shelf.leaving)
+    return name if any(next(blobs, None) for blobs in pushed) else None
 
 
 def _read_all(store: BlobStore, prefix: str, progress: Progress, work: Path) -> FileList:
@@ -68,6 +74,7 @@ def _read_all(store: BlobStore, prefix: str, progress: Progress, work: Path) -> 
     with work_table(work / "listed.sqlite", schema) as database:
         rows = ((path, blob.bytes) for path, blob in _blobs(store, prefix))
         database.executemany("INSERT INTO listed VALUES (?, ?)", rows)
+        _part_folders(database, prefix)
         count, num_bytes = database.execute(
             "SELECT count(*), coalesce(sum(bytes), 0) FROM listed"
         ).fetchone()
@@ -94,6 +101,26 @@ def _read_all(store: BlobStore, prefix: str, progress: Progress, work: Path) -> 
                 yield file
 
         return write_list(work / "files.jsonl", files())
+
+
+def _part_folders(database: sqlite3.Connection, prefix: str) -> None:
+    """Leave out empty blobs that other blobs lie below: some tools make one for each folder.
+
+    Raises LaunchError where one has content.
+    """
+    # `0` is the character behind `/`.
+    is_folder = """
+        EXISTS (SELECT 1 FROM listed AS inner WHERE inner.path > listed.path || '/'
+                AND inner.path < listed.path || '0')"""
+    query = f"SELECT path, bytes FROM listed WHERE bytes > 0 AND {is_folder}"  # noqa: S608
+    if found := database.execute(query).fetchone():
+        path, num_bytes = found
+        message = (
+            f"`{prefix}{path}` is a file of {num_bytes} bytes, and other files lie below it: "
+            "no disk can hold both"
+        )
+        raise LaunchError(message, hint="rename one of them in the store")
+    database.execute(f"DELETE FROM listed WHERE {is_folder}")  # noqa: S608
 
 
 def _blobs(store: BlobStore, prefix: str) -> Iterator[tuple[str, Blob]]:

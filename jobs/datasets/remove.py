@@ -14,6 +14,7 @@ from jobs.datasets.records import (
     DatasetRecord,
     Records,
     RemovedRecord,
+    Unreadable,
     leaving_name,
     parse_ref,
     record_name,
@@ -33,7 +34,8 @@ class Removal(Struct, frozen=True, kw_only=True):
 def plan_removal(store: BlobStore, ref: str) -> Removal:
     """Find the version, which has to be named; raises NotFound where it is not there.
 
-    One whose removal was cut off is found as well.
+    One whose removal was cut off is found as well. Raises Unreadable where another version of the
+    name cannot be read, which may share the content: a removal would not come to its end.
     """
     name, version = parse_ref(ref)
     if version is None:
@@ -43,6 +45,14 @@ def plan_removal(store: BlobStore, ref: str) -> Removal:
     record = records.record(name, version) or _half_removed(records, name, version)
     if record is None:
         record = records.resolve(ref)  # says what there is instead
+    try:
+        records.versions(name)
+    except Unreadable as error:
+        message = (
+            f"`{record.ref}` was not removed, as another version may share its files: "
+            f"{error.message}"
+        )
+        raise Unreadable(message, hint=error.hint) from None
     in_place = f"as it was registered in place: {record.prefix}"
     stays = in_place if record.prefix is not None else None
     return Removal(dataset=record, content_stays=stays)

@@ -513,8 +513,14 @@ def test_a_content_that_is_another_never_gets_the_name(blobs, tmp_path, size):
     content = seeds.content(size)
     blobs.blobs["x"] = flipped(content)
     (tmp_path / "x").write_bytes(b"of before")
-    with pytest.raises(EnvironmentFailure, match="`x` came from the store with another content"):
+    with pytest.raises(
+        EnvironmentFailure, match="`x` came from the store with another content"
+    ) as caught:
         store_of(blobs.url).receive([incoming(content, tmp_path / "x", "x")], Moved())
+    # A push alone would say that the content is there already.
+    assert caught.value.hint == (
+        "pull again; where that fails, too: of a dataset, `launch data rm NAME@N`, then push it again"
+    )
     assert (tmp_path / "x").read_bytes() == b"of before"
 
 

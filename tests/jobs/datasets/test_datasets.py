@@ -397,6 +397,24 @@ class TestPull:
                 datasets.pull(dataset, tmp_path / "to")
         assert not (tmp_path / "to").exists()
 
+    @pytest.mark.parametrize("damaged", [None, b""], ids=["missing", "emptied"])
+    def test_what_a_lost_list_of_files_says_to_type_brings_the_content_back(
+        self, datasets, store, folder, tmp_path, damaged
+    ):
+        dataset = datasets.push(folder, "digits").dataset.pinned()
+        name = f"_datasets/digits/{dataset.digest}.files.jsonl"
+        store.blobs.pop(name)
+        if damaged is not None:
+            store.blobs[name] = damaged
+        with pytest.raises(EnvironmentFailure) as caught:
+            datasets.pull(dataset, tmp_path / "to")
+        assert caught.value.hint == "launch data rm digits@1, then push it again"
+        datasets.remove(datasets.plan_removal("digits@1"))
+        again = datasets.push(folder, "digits")
+        assert (again.dataset.ref, again.already) == ("digits@2", False)
+        datasets.pull(again.dataset.pinned(), tmp_path / "to")
+        assert read_folder(tmp_path / "to") == read_folder(folder)
+
     def test_a_hostile_list_with_its_own_digest_writes_nothing_outside(
         self, datasets, store, tmp_path
     ):

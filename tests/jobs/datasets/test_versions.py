@@ -97,6 +97,24 @@ class TestRemove:
         datasets.remove(removal)  # no harm
         assert datasets.versions() == []
 
+    @pytest.mark.parametrize("ending", ["d@1", "d@2"])
+    def test_beside_a_record_that_a_newer_launch_wrote_nothing_is_begun(
+        self, datasets, store, tmp_path, ending
+    ):
+        """It may share the content, and a removal that stops half way would lock out each push."""
+        push_versions(datasets, tmp_path, {"a": b"1"}, {"a": b"2"}, {"a": b"3"})
+        newer = store.blobs["_datasets/d/3.json"].replace(b'"schema":1', b'"schema":2')
+        store.blobs["_datasets/d/3.json"] = newer
+        before = dict(store.blobs)
+        with pytest.raises(EnvironmentFailure) as caught:
+            datasets.remove(datasets.plan_removal(ending))
+        assert caught.value.message == (
+            f"`{ending}` was not removed, as another version may share its files: "
+            "`_datasets/d/3.json` cannot be read: Invalid enum value 2 - at `$.schema`"
+        )
+        assert caught.value.hint == "a newer `launch` may have written it"
+        assert store.blobs == before
+
     @pytest.mark.parametrize("step", range(9))  # the last kills nothing
     def test_killed_anywhere_it_is_gone_on_with(self, datasets, store, tmp_path, step):
         push_versions(datasets, tmp_path, {"a": b"1", "b": b"2", "c": b"3"}, {"x": b"other"})
@@ -298,6 +316,58 @@ class TestRegister:
         pushed = datasets.push(folder, "photos")
         assert (pushed.dataset.ref, pushed.already) == ("photos@1", True)
         assert datasets.register("photos", "raw/p").already
+
+    def test_a_folder_of_the_datasets_own_name_is_registered_again(self, datasets, store, folder):
+        store.blobs |= {"photos/a": b"1"}
+        assert datasets.register("photos", "photos").dataset.ref == "photos@1"
+        assert datasets.register("photos", "photos").already
+        store.blobs |= {"photos/b": b"2"}
+        assert datasets.register("photos", "photos").dataset.ref == "photos@2"
+        assert datasets.register("others", "photos").dataset.ref == "others@1"
+        datasets.remove(datasets.plan_removal("photos@1"))
+        datasets.push(folder, "photos")
+        with pytest.raises(LaunchError, match="holds the files of `photos` and is deleted with it"):
+            datasets.register("photos", "photos")
+
+    def test_what_a_removal_has_left_to_delete_is_registered_by_nobody(
+        self, datasets, store, folder
+    ):
+        datasets.push(folder, "d")
+        removal = datasets.plan_removal("d@1")
+        store.kill_before_write(4, Killed)
+        with pytest.raises(Killed):
+            datasets.remove(removal)
+        store.kill_before_write(None, Killed)
+        with pytest.raises(LaunchError, match="holds the files of `d`"):
+            datasets.register("photos", "d")
+
+    def test_an_empty_blob_that_stands_for_a_folder_is_no_file(self, datasets, raw, tmp_path):
+        """As tools of Hadoop make them: without a slash at the end, with `hdi_isfolder`."""
+        raw.blobs |= {
+            "raw/p/sub": b"",
+            "raw/p/sub/d": b"",
+            "raw/p/sub/d/e": b"4",
+            "raw/p/sub-": b"",
+        }
+        record = datasets.register("photos", "raw/p").dataset
+        assert (record.files, record.bytes) == (4, 9)
+        datasets.pull(record.pinned(), tmp_path / "to")
+        assert read_folder(tmp_path / "to") == {
+            "a": b"one",
+            "sub-": b"",
+            "sub/c": b"three",
+            "sub/d/e": b"4",
+        }
+
+    def test_a_file_that_is_a_folder_as_well_is_refused_by_name(self, datasets, raw):
+        raw.blobs |= {"raw/p/sub": b"12"}
+        with pytest.raises(LaunchError) as caught:
+            datasets.register("photos", "raw/p")
+        assert caught.value.message == (
+            "`raw/p/sub` is a file of 2 bytes, and other files lie below it: no disk can hold both"
+        )
+        assert caught.value.hint == "rename one of them in the store"
+        assert datasets.versions() == []
 
     def test_its_files_stay_when_it_is_removed(self, datasets, raw):
         datasets.register("photos", "raw/p")
