@@ -48,6 +48,8 @@ LONGEST_MESSAGE, LONGEST_TRACEBACK = 3000, 64 << 10  # characters; a rank keeps 
 MODULES = re.compile(r"\n+Extension modules: .*")
 NO_FRAME = "<no Python frame>"
 AT_EXIT = "after the script's end"
+# Words of ours in a message beside those of the rank.
+NO_MESSAGE, BEFORE_THAT = "it left no message", "; before that, rank "
 GROUP = re.compile(r"^ *\| (?P<last>[A-Za-z_][\w.]*(: .*)?)\r?$", re.MULTILINE)
 FRAME = re.compile(r'^[\s|]*File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
 
@@ -168,7 +170,7 @@ def root_cause(reports: Sequence[RankReport], *, stopped_s: float | None) -> Ran
         ]
         if early:
             ranks = ", ".join(str(each.rank) for each in early)
-            note = f"{error.message}; before that, rank {ranks} had ended with exit code 0"
+            note = f"{error.message}{BEFORE_THAT}{ranks} had ended with exit code 0"
             return structs.replace(error, message=note)
     return error
 
@@ -291,7 +293,18 @@ def _cause(report: RankReport) -> tuple[str, str]:
     said = last_words(report)
     if diverged := DIVERGED.match(said):
         return "diverged", diverged["how"]
-    return f"exit code {code}", said or "it left no message"
+    return f"exit code {code}", said or NO_MESSAGE
+
+
+def words_in_log(error: RankError) -> str | None:
+    """Give the words of a message that stand in a line of the rank's log; None where all are ours."""
+    if error.traceback:
+        last = _last_line(error.traceback)
+        return last if last and error.message.startswith(last[:LONGEST_MESSAGE]) else None
+    if error.cause.startswith("exit code ") or error.cause == "diverged":
+        said = error.message.partition(BEFORE_THAT)[0]
+        return said if said and said != NO_MESSAGE else None
+    return None
 
 
 def _place(traceback: str) -> str:

@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes, urlencode
 
+import msgspec
 from starlette.responses import FileResponse, Response
 
 from jobs.contracts.errors import NotFound
-from jobs.contracts.spec import RunHandle, RunState
+from jobs.contracts.spec import RankError, RunHandle, RunState
+from jobs.host.structs import prepared
+from jobs.runs.failure import words_in_log
 
 # What a browser shows as a picture; of an SVG only within a page, where it runs no script.
 PICTURES = {".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg"}
@@ -22,6 +25,8 @@ MOST_OUTPUTS = 500
 # Files and folders that are looked at for them.
 MOST_ENTRIES = 5000
 MOST_PICTURES = 24
+# Characters of a line by which it is found in the log.
+LONGEST_GREP = 200
 # Of a file that somebody opens by its address: neither scripts nor anything from elsewhere.
 FILE_POLICY = "sandbox; default-src 'none'; img-src 'self' data:; style-src 'unsafe-inline'"
 
@@ -41,18 +46,18 @@ def labels_of(reports: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def evidence_of(run: Mapping[str, Any], address: str) -> str | None:
-    """Give the address of the lines in the log that say why a run failed; None where it was no rank.
+def evidence_of(run: Mapping[str, Any], address: str) -> dict[str, Any] | None:
+    """Give the `address` of the line in the log that says why a run failed; None where it was no rank.
 
-    Those of a rank that was ended without a word, as for want of memory, are all its lines.
+    Of a rank that said nothing of it itself, as one that a signal ended, it is that of its last lines.
     """
-    error: Mapping[str, Any] | None = run["error"]
-    if error is None or error["rank"] is None:
+    if run["error"] is None or run["error"]["rank"] is None:
         return None
-    asked = {"rank": str(error["rank"])}
-    if message := (error["message"] or "").strip():
-        asked["grep"] = re.escape(message.splitlines()[0].strip())
-    return f"{address}?{urlencode(asked)}#h-log"
+    words = words_in_log(msgspec.convert(run["error"], prepared(RankError)))
+    asked = {"rank": str(run["error"]["rank"])}
+    if words is not None:
+        asked["grep"] = re.escape(words.strip()[:LONGEST_GREP])
+    return {"address": f"{address}?{urlencode(asked)}#h-log", "is_line": words is not None}
 
 
 def fetched_to(run: str) -> Path:

@@ -10,13 +10,16 @@ from concurrent.futures import wait
 from html.parser import HTMLParser
 from pathlib import Path
 from unittest.mock import patch
+from urllib.parse import parse_qs, urlsplit
 
+import msgspec
 import pytest
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.contracts.spec import RunHandle
+from jobs.runs.failure import RankReport, root_cause
 from jobs.ui import one_run, reading
 from jobs.ui.curves import Curves
 from jobs.ui.doing import Doings
@@ -462,6 +465,48 @@ def test_the_cause_of_a_failure_leads_to_its_line_in_the_log(launching, pages):
     chosen = text_of(pages.run(asked("rank=1&grep=no%5C+luck", place="file", run=run)))
     assert 'placeholder="all, 0,3-5" value="1"' in chosen
     assert 'name="grep" size="24" value="no\\ luck"' in chosen
+
+
+RAISED = 'Traceback (most recent call last):\n  File "/code/train.py", line 12, in <module>\n    main()\n'
+
+
+@pytest.mark.parametrize(
+    ("report", "line"),
+    [
+        ({"traceback": f"{RAISED}ValueError: bad batch (of 7)\n"}, "ValueError: bad batch (of 7)"),
+        ({"exit_code": 5, "traceback": f"{RAISED}OSError: no"}, "OSError: no"),
+        ({"traceback": f"{RAISED}torch.OutOfMemoryError: CUDA"}, "torch.OutOfMemoryError: CUDA"),
+        ({"traceback": f"{RAISED}KeyError: {'x' * 4000}"}, f"KeyError: {'x' * 4000}"),
+        ({"exit_code": 3, "last_lines": "error: no data\nbye\n"}, "error: no data"),
+        (
+            {"last_lines": "error: training has diverged: loss is nan\n"},
+            "error: training has diverged: loss is nan",
+        ),
+        ({"exit_code": 3}, None),
+        ({"exit_code": None, "signal": 9}, None),
+        ({"exit_code": None, "signal": 9, "out_of_memory": True}, None),
+        ({"stage": "setup", "setup": "pip install x", "last_lines": "no x"}, None),
+        ({"hang_seconds": 60.0, "traceback": f"{RAISED}ValueError: ours\n"}, None),
+    ],
+)
+def test_the_line_that_a_cause_leads_to_is_in_the_log(report, line):
+    told = RankReport(**{"rank": 3, "exit_code": 1, "exited_s": 9.0, "traceback_s": 9.0, **report})
+    error = msgspec.to_builtins(root_cause([told], stopped_s=None))
+    evidence = one_run.evidence_of({"error": error}, "/runs/local/r")
+    chosen = parse_qs(urlsplit(evidence["address"]).query)
+    assert (chosen["rank"], evidence["is_line"]) == (["3"], line is not None)
+    log = ["step 1", "main()", *([line] if line else ["killed", "terminated"])]
+    pattern = re.compile(chosen["grep"][0] if line else "")
+    assert [each for each in log if pattern.search(each)] == ([line] if line else log)
+
+
+def test_a_note_of_ours_behind_the_last_words_is_not_looked_for_in_the_log():
+    early = RankReport(rank=0, exit_code=0, exited_s=1.0)
+    lost = RankReport(rank=1, exit_code=7, exited_s=2.0, last_lines="Broken pipe")
+    error = root_cause([early, lost], stopped_s=None)
+    assert error.message == "Broken pipe; before that, rank 0 had ended with exit code 0"
+    evidence = one_run.evidence_of({"error": msgspec.to_builtins(error)}, "/r")
+    assert evidence == {"address": "/r?rank=1&grep=Broken%5C+pipe#h-log", "is_line": True}
 
 
 @pytest.mark.parametrize(
