@@ -23,6 +23,8 @@ class Doing:
     number: int
     place: str
     words: Sequence[str]
+    # Of the form by which it was begun; empty where that has none.
+    once: str = ""
     began_s: float = field(default_factory=time.monotonic)
     value: Any = None
     error: LaunchError | None = None
@@ -40,23 +42,27 @@ class Doings:
     def __init__(self) -> None:
         self._known: dict[int, Doing] = {}
         self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
 
-    def begin(self, place: str, words: Sequence[str], do: Callable[[], Any]) -> Doing:
-        """Begin an action; blocks until its end, or for a short time."""
-        doing = Doing(number=next(self._numbers), place=place, words=words)
-        self._known[doing.number] = doing
-        self._known.pop(doing.number - MOST, None)
+    def begin(
+        self, place: str, words: Sequence[str], do: Callable[[], Any], *, once: str = ""
+    ) -> Doing:
+        """Begin an action; blocks until its end, or for a short time.
 
-        def act() -> None:
-            try:
-                doing.value = or_bug(do)
-            except LaunchError as error:
-                doing.error = error
-            finally:
-                doing.is_over.set()
-
-        # A server that ends does not wait for it: what it does can be begun again.
-        threading.Thread(target=act, daemon=True).start()
+        Gives the one that the same form has begun already: a second click sends it again.
+        """
+        with self._lock:
+            doing = next(
+                (each for each in self._known.values() if once and each.once == once), None
+            )
+            is_new = doing is None
+            if doing is None:
+                doing = Doing(number=next(self._numbers), place=place, words=words, once=once)
+                self._known[doing.number] = doing
+                self._known.pop(doing.number - MOST, None)
+        if is_new:
+            # A server that ends does not wait for it: what it does can be begun again.
+            threading.Thread(target=_act, args=(doing, do), daemon=True).start()
         doing.is_over.wait(SHORT_S)
         return doing
 
@@ -67,3 +73,12 @@ class Doings:
             message = f"there is no action {number} here"
             raise NotFound(message, hint="it was begun before `launch ui` was started, or long ago")
         return found
+
+
+def _act(doing: Doing, do: Callable[[], Any]) -> None:
+    try:
+        doing.value = or_bug(do)
+    except LaunchError as error:
+        doing.error = error
+    finally:
+        doing.is_over.set()

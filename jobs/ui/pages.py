@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
@@ -271,6 +272,7 @@ class Pages:
         return render(
             "ask.html",
             action=action,
+            once=secrets.token_urlsafe(12),
             words=line.words(),
             plan=caught("", lambda: actions.plan_of(line)),
             changes=actions.changes_of(action),
@@ -280,7 +282,8 @@ class Pages:
         """Do an action, and lead to what came of it."""
         action = actions.asked_of(form)
         line = actions.line_of(action, self._reading)
-        doing = self._doings.begin(action.place, line.words(), lambda: actions.do(line))
+        once = str(form.get("once", ""))
+        doing = self._doings.begin(action.place, line.words(), lambda: actions.do(line), once=once)
         return RedirectResponse(f"/done/{doing.number}", HTTPStatus.SEE_OTHER)
 
     def done(self, request: Request) -> Response:

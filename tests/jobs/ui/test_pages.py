@@ -616,6 +616,24 @@ def test_what_is_done_goes_on_beside_its_page(launching, pages, monkeypatch):
         pages.done(asked(number="2"))
 
 
+def test_a_form_that_is_sent_twice_begins_its_action_once(launching, pages, monkeypatch):
+    """A second click comes while the first is under way; who asks again gets another form."""
+    begun, is_over = [], threading.Event()
+    monkeypatch.setattr("jobs.ui.doing.SHORT_S", 0.01)
+    monkeypatch.setattr("jobs.ui.actions.do", lambda line: begun.append(1) or is_over.wait(HANG_S))
+    query = f"place=file&word=cancel&word={launching.add_run()}"
+    led = []
+    for _ in range(2):
+        once = re.search(r'name="once" value="([^"]{16,})"', text_of(pages.ask(asked(query))))[1]
+        led += [pages.act(QueryParams(f"{query}&once={once}")) for _ in range(2)]
+    is_over.set()
+    assert [each.headers["location"] for each in led] == [
+        f"/done/{number}" for number in (1, 1, 2, 2)
+    ]
+    assert [pages._doings.find(number).is_over.wait(HANG_S) for number in (1, 2)] == [True, True]
+    assert begun == [1, 1]
+
+
 def test_what_an_action_failed_by_is_said_with_its_words(pages, monkeypatch):
     def fails(line):
         raise LaunchError("it <failed>", hint="try it again")
