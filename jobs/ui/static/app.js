@@ -128,8 +128,35 @@ function aligned(series) {
   return [places, ...series.map((each) => {
     const row = new Array(places.length).fill(undefined);
     each.at.forEach((place, at) => { row[index.get(place)] = each.values[at]; });
+    widenGaps(row);
     return row;
   })];
+}
+
+// A gap (null) reaches from the number before it to the one after it, over places of other series (undefined).
+function widenGaps(row) {
+  for (let at = 0; at < row.length; at++) {
+    if (row[at] !== null) continue;
+    for (const way of [-1, 1]) {
+      for (let next = at + way; next in row && row[next] === undefined; next += way) row[next] = null;
+    }
+  }
+}
+
+// Where the numbers are that no line leads to.
+function alone(row) {
+  const found = [];
+  let [num, last] = [0, 0];
+  for (let at = 0; at <= row.length; at++) {
+    if (at === row.length || row[at] === null) {
+      if (num === 1) found.push(last);
+      num = 0;
+    } else if (row[at] !== undefined) {
+      num += 1;
+      last = at;
+    }
+  }
+  return found;
 }
 
 // A chart in words: its title, and the last value of each line.
@@ -149,7 +176,7 @@ function drawChart(chart, box, width) {
   box.replaceChildren(about, plot);
   const axis = {
     stroke: () => getComputedStyle(box).color, grid: { stroke: "#8884", width: 1 }, ticks: { stroke: "#8884" },
-    values: (_, places) => places.map((each) => String(Number(each.toPrecision(6)))),
+    values: (_, places) => places.map((each) => String(Number(each.toPrecision(12)))),
   };
   return new uPlot({
     width, height: 220,
@@ -158,9 +185,9 @@ function drawChart(chart, box, width) {
     legend: { show: chart.series.length > 1 },
     cursor: { sync: { key: "curves" } },
     series: [{ label: chart.axis }, ...chart.series.map((each, number) => ({
-      label: each.name, stroke: () => colourOf(number), width: 2, spanGaps: true,
+      label: each.name, stroke: () => colourOf(number), width: 2,
       dash: DASHES[Math.floor(number / NUM_COLOURS) % DASHES.length],
-      points: { show: (drawn) => drawn.data[0].length === 1 },
+      points: { show: () => false, filter: (drawn, at) => alone(drawn.data[at]) },
     }))],
   }, aligned(chart.series), plot);
 }

@@ -222,6 +222,63 @@ def test_charts_follow_the_width_and_the_scheme_and_draw_a_step_once(written, pa
     assert both == [[1, 2, 3], [2, 1, None], [None, None, None]]
 
 
+# Where the first line of a chart of series from 0 to 10 has ink, in steps of a half.
+INK = """series => {
+  document.documentElement.style.setProperty("--series-0", "#ff0000");
+  const box = document.createElement("figure");
+  document.body.append(box);
+  const ends = { name: "ends", at: [0, 10], values: [0, 1] };
+  const drawn = drawChart({ title: "t", axis: "step", series: [...series, ends] }, box, 600);
+  return new Promise((tell) => setTimeout(() => {
+    const inks = [];
+    for (let place = 0; place <= 10; place += 0.5) {
+      const left = Math.round(drawn.valToPos(place, "x", true)) - 3;
+      const { data } = drawn.ctx.getImageData(left, drawn.bbox.top, 7, drawn.bbox.height);
+      for (let at = 0; at < data.length; at += 4) {
+        if (data[at] > 200 && data[at + 1] < 60 && data[at + 2] < 60 && data[at + 3] > 100) {
+          inks.push(place);
+          break;
+        }
+      }
+    }
+    box.remove();
+    tell(inks);
+  }, 50));
+}"""
+
+
+def test_a_chart_has_gaps_where_there_is_no_number_and_draws_what_stands_alone(
+    written, page, served
+):
+    """Places of another run make no gap, and hide none. Steps beyond a million are labelled in full."""
+    run = written.add_run()
+    write_metrics(written, run, "loss")
+    page.goto(f"{served.origin}/runs/file/{run}")
+    page.wait_for_selector(".chart canvas")
+
+    def inked(at, values, *others):
+        one, *rest = (
+            {"name": f"s{number}", "at": places, "values": row}
+            for number, (places, row) in enumerate([(at, values), *others])
+        )
+        return page.evaluate(INK, [one, *rest])
+
+    other = ([1, 2, 3, 4, 5, 6, 7, 8, 9], [0.9] * 9)
+    assert inked([5], [0.5]) == [5]
+    assert inked([1, 3, 5], [None, 0.5, None]) == [3]
+    assert inked([1, 3, 5, 7, 9], [0.5, None, 0.4, None, 0.6]) == [1, 5, 9]
+    assert inked([3, 6], [0.2, 0.4], other) == [each / 2 for each in range(6, 13)]
+    line = [each / 2 for each in range(5)]
+    assert inked([0, 2, 4, 6, 8], [0.1, 0.2, None, 0.3, 0.4]) == [*line, *(6, 6.5, 7, 7.5, 8)]
+    assert inked([0, 2, 4, 6, 8], [0.1, 0.2, None, 0.3, 0.4], other) == [
+        *line,
+        *(6, 6.5, 7, 7.5, 8),
+    ]
+    labels = "drawChart({ title: '', axis: 'step', series: [] }, document.body, 600).axes[0].values"
+    told = page.evaluate(f"{labels}(null, [1234561, 1234562, 0.1 + 0.2, 1e-7])")
+    assert told == ["1234561", "1234562", "0.3", "1e-7"]
+
+
 def test_a_person_with_a_keyboard_gets_from_the_list_into_a_run_and_its_log(written, page, served):
     run = written.add_run(name="digits")
     written.add_run(name="other")
