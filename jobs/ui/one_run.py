@@ -12,7 +12,9 @@ from typing import Any
 from urllib.parse import quote, unquote_to_bytes, urlencode
 
 import msgspec
+from starlette.datastructures import Headers
 from starlette.responses import FileResponse, Response
+from starlette.types import Message, Receive, Scope, Send
 
 from jobs.contracts.errors import NotFound
 from jobs.contracts.spec import RankError, RunHandle, RunState
@@ -102,7 +104,7 @@ def file_of(run: RunHandle, name: str) -> Response:
             continue
         is_picture = path.suffix.lower() in PICTURES
         kind = mimetypes.guess_type(path.name)[0] if is_picture else None
-        return FileResponse(
+        return _AsLongAsItWas(
             path,
             stat_result=status,
             media_type=kind or "application/octet-stream",
@@ -112,6 +114,26 @@ def file_of(run: RunHandle, name: str) -> Response:
         )
     message = f"run {run.id} has no output {name!r} here"
     raise NotFound(message, hint=f"launch fetch {run.id}")
+
+
+class _AsLongAsItWas(FileResponse):
+    """Sends as much of a file as its head says: a file that grows meanwhile would break off."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the answer, or the part that is asked for."""
+        left = 0
+
+        async def send_what_is_left(message: Message) -> None:
+            nonlocal left
+            if message["type"] == "http.response.start":
+                left = int(Headers(raw=message["headers"])["content-length"])
+            else:
+                body = message.get("body", b"")[:left]
+                left -= len(body)
+                message = {**message, "body": body}
+            await send(message)
+
+        await super().__call__(scope, receive, send_what_is_left)
 
 
 def _folders(run: str, run_dir: str) -> list[Path]:

@@ -401,6 +401,29 @@ def test_a_file_whose_name_is_no_text_is_shown_and_given(launching, pages):
     assert pages.output(request).path == outputs / name
 
 
+@pytest.mark.parametrize("asked_for", [{}, {"range": "bytes=2-"}])
+def test_a_file_that_grows_while_it_is_downloaded_is_given_as_long_as_it_was(
+    written, served, monkeypatch, asked_for
+):
+    run = written.add_run()
+    outputs = folder_of(written, run) / "outputs"
+    outputs.mkdir()
+    log = outputs / "events.log"
+    log.write_bytes(b"12345")
+    give = one_run.file_of
+
+    def grow(*of):
+        answer = give(*of)
+        log.write_bytes(b"12345, and more" * 100_000)
+        return answer
+
+    monkeypatch.setattr(one_run, "file_of", grow)
+    served.enter()
+    answer = served.ask(f"/runs/file/{run}/outputs/events.log", **asked_for)
+    assert answer.text == "12345"[2 if asked_for else 0 :]
+    assert answer.headers["content-length"] == str(len(answer.text))
+
+
 def test_of_very_many_outputs_the_first_are_shown(launching, pages, monkeypatch):
     run = launching.add_run()
     outputs = folder_of(launching, run) / "outputs"
