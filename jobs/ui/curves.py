@@ -189,8 +189,9 @@ class RunCurves:
         block = os.pread(file, BLOCK, self._offset)
         end = block.rfind(b"\n") + 1
         if not end:
-            if len(block) < BLOCK:
-                self._bytes = self._offset  # the last line is being written
+            # The last line is being written, or is whole without its end.
+            if len(block) < BLOCK and not parse_metrics(block):
+                self._bytes = self._offset
                 return False
             end = len(block)
         for metric in parse_metrics(block[:end]):
@@ -291,7 +292,7 @@ class Curves:
         self._lock = threading.Lock()
 
     def charts(self, runs: Sequence[tuple[str, Path]], wanted: Mapping[str, str]) -> dict[str, Any]:
-        """List the charts of runs, one a metric; with their points those that are `wanted`.
+        """List the charts of runs, one a metric and axis; with their points those that are `wanted`.
 
         That maps a title to the version that the page has: of that one it gets no points again.
         `share` tells how much of the files was read so far; points are final at 1. A chart that the
@@ -306,6 +307,8 @@ class Curves:
         for name, curves in found:
             for key, curve in list(curves.curves.items()):
                 title = f"{curve.split} {curve.name}".strip()
+                if title in charts and charts[title].axis != curve.axis:
+                    title = f"{title} ({curve.axis})"
                 chart = charts.setdefault(title, _Chart(title=title, axis=curve.axis))
                 chart.series.append((name, curves, key))
         self._forget({curves for _, curves in found})

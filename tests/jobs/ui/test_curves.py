@@ -135,6 +135,31 @@ def test_what_is_new_is_read_and_nothing_again(run, monkeypatch):
     ]
 
 
+def test_a_last_line_counts_that_lacks_its_end_alone(run):
+    """As a script leaves it that joins its lines: `launch show` counts it, too."""
+    first, last = line("loss", 1, 3.0), line("loss", 2, 2.0).rstrip()
+    folder, kept = run(first, last), Curves()
+    assert values_of(kept, folder, "loss") == ([1.0, 2.0], [3.0, 2.0])
+    assert told(kept, folder)["share"] == 1.0
+    run("\n", line("loss", 3, 1.0))
+    assert values_of(kept, folder, "loss") == ([1.0, 2.0, 3.0], [3.0, 2.0, 1.0])
+    assert kept.read(folder / "metrics.jsonl") == read_all_curves(folder / "metrics.jsonl")
+
+
+def test_runs_by_epoch_and_by_step_have_charts_of_their_own(run, tmp_path):
+    kept, other = Curves(), tmp_path / "other"
+    other.mkdir()
+    by_step = run(line("loss", 1000, 3.0))
+    (other / "metrics.jsonl").write_text(line("loss", 1000, 2.0, epoch=1))
+    runs = [("a", by_step), ("b", other), ("c", by_step)]
+    charts = kept.charts(runs, {"loss": "", "loss (epoch)": ""})["charts"]
+    assert [(each["title"], each["axis"]) for each in charts] == [
+        *(("loss", "step"), ("loss (epoch)", "epoch")),
+    ]
+    named = [[(each["name"], each["at"]) for each in chart["series"]] for chart in charts]
+    assert named == [[("a", [1000.0]), ("c", [1000.0])], [("b", [1.0])]]
+
+
 def test_blocks_end_within_lines_and_a_line_longer_than_one_is_passed_over(run, monkeypatch):
     monkeypatch.setattr(curves, "BLOCK", 100)
     lines = [line("loss", step, float(step)) for step in range(50)]
