@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator
@@ -30,6 +29,8 @@ from jobs.ui.reading import Reading
 
 # Lines of before that a page begins with, and that one event holds at most.
 TAIL, MOST_AT_ONCE = 2000, 500
+# Characters of a line that a page gets; of an event about so many (a page reads it whole).
+LONGEST_LINE, MOST_CHARACTERS = 10_000, 200_000
 # Between two looks: while lines come, and once none has come for a while; a store costs a request.
 PAUSE_S, LONGEST_PAUSE_S, PAUSE_OF_STORE_S = 0.1, 0.5, 2.0
 # A browser that hears nothing may think that nobody is there.
@@ -69,6 +70,11 @@ class Position:
             f"{rank}={quote(ts, safe=':')}~{number}" for rank, (ts, number) in self._sent.items()
         )
         return f"{quote(self._floor, safe=':')};{ranks}"
+
+    @property
+    def is_beginning(self) -> bool:
+        """Tell whether no line was sent."""
+        return not self._sent
 
     @property
     def since(self) -> str | None:
@@ -130,7 +136,7 @@ class Watched:
     _is_last: bool = False
 
     def look(self) -> tuple[list[LogLine], Then]:
-        """Read what is new, MOST_AT_ONCE lines at most; tells what comes after it.
+        """Read what is new, as much as one event holds; tells what comes after it.
 
         Raises NotFound for a removed run, and what the engine raises; after Unreached the next look
         goes on after the last line that a look gave.
@@ -147,14 +153,14 @@ class Watched:
                     # The first look may pass a last line over that has no end.
                     self._is_last = self._is_over and self._looks is not None
                     self._lines = self._next_look()
-                found = list(itertools.islice(self._lines, MOST_AT_ONCE))
+                found, is_full = _for_one_event(self._lines)
         except Unreached:  # lines of this look were counted, and are not sent
             self._looks, self._lines, self.position = None, None, before
             raise
         except OSError as error:  # as of a run that is being removed
             message = f"the lines of run {self.handle.id} cannot be read: {error.strerror}"
             raise NotFound(message, hint="launch ls") from error
-        if len(found) == MOST_AT_ONCE:
+        if is_full:
             return found, "more"
         self._lines = None
         if self._is_last:
@@ -165,7 +171,7 @@ class Watched:
         position = self.position
         if self._looks is not None:
             return map(position.sending, next(self._looks))
-        since = position.since
+        since, is_beginning = position.since, position.is_beginning
         self._looks = self.engine.watch(
             self.handle,
             self.ranks,
@@ -178,7 +184,28 @@ class Watched:
             last = list(lines)
             position.begin(last)
             lines = iter(last)
-        return position.unsent(lines)
+        # Where the clock of a node was set back, the newest lines are not the latest.
+        return map(position.sending, lines) if is_beginning else position.unsent(lines)
+
+
+def _for_one_event(lines: Iterator[LogLine]) -> tuple[list[LogLine], bool]:
+    """Take lines, the longest cut, until an event is full; tells whether it is."""
+    found: list[LogLine] = []
+    num_characters = 0
+    for line in lines:
+        found.append(_cut(line))
+        num_characters += len(found[-1].text)
+        if len(found) == MOST_AT_ONCE or num_characters >= MOST_CHARACTERS:
+            return found, True
+    return found, False
+
+
+def _cut(line: LogLine) -> LogLine:
+    num_more = len(line.text) - LONGEST_LINE
+    if num_more <= 0:
+        return line
+    text = f"{line.text[:LONGEST_LINE]} [{num_more} more characters]"
+    return LogLine(ts=line.ts, rank=line.rank, text=text)
 
 
 class Turns:

@@ -142,6 +142,41 @@ def test_a_long_log_begins_at_its_last_lines_and_every_event_can_be_the_last(wri
         assert [line[2] for line in rest] == told[number * MOST_AT_ONCE :]
 
 
+def test_a_page_begins_with_all_of_the_last_lines_though_the_clock_was_set_back(written, served):
+    run = written.add_run()
+    log = Path(written.workspace, "runs", run, "logs", "rank-00000.log")
+    minutes = {"before": 30, "after": 20}
+    lines = [
+        (f"2026-01-02T03:{minute}:{number // 100:02d}.{number:06d}Z", f"{word} {number}")
+        for word, minute in minutes.items()
+        for number in range(TAIL * 3 // 4)
+    ]
+    log.write_text("".join(f"{ts} {text}\n" for ts, text in lines))
+    served.enter()
+    told = events_of(served, run)[0]
+    assert [each[2] for each in told] == [text for _, text in lines[-TAIL:]]
+
+
+def test_a_page_gets_long_lines_cut_and_no_event_that_is_too_large_for_it(
+    written, served, monkeypatch
+):
+    run = written.add_run()
+    monkeypatch.setattr("jobs.ui.live.LONGEST_LINE", 100)
+    monkeypatch.setattr("jobs.ui.live.MOST_CHARACTERS", 500)
+    long = [f"{number}: {'é' * 300} end" for number in range(20)]
+    texts = ["x" * 99 + "y", *long, "short"]
+    write_log(written, run, 0, texts)
+    served.enter()
+    lines, last, text = events_of(served, run)
+    cut = [f"{each[:100]} [{len(each) - 100} more characters]" for each in long]
+    assert [each[2] for each in lines] == [texts[0], *cut, "short"]
+    events = [each for each in text.split("\n\n") if "\ndata: [" in each]
+    assert [len(json.loads(each.partition("data: ")[2])) for each in events] == [5, 5, 5, 5, 2]
+    # What is looked for may stand behind the cut; lines that are cut are not told again.
+    assert [each[2] for each in events_of(served, run, grep="^7.*end$")[0]] == [cut[7]]
+    assert events_of(served, run, last_id=last)[0] == []
+
+
 def test_a_connection_reads_on_where_it_is_and_looks_for_the_place_only_when_it_begins(
     written, served, monkeypatch
 ):
