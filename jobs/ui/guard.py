@@ -36,7 +36,10 @@ class Guard:
 
     def __init__(self, pages: ASGIApp, *, port: int, token: str) -> None:
         self._pages = pages
-        self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
+        names = ("127.0.0.1", "localhost")
+        self._hosts = {f"{name}:{port}" for name in names}
+        if port == 80:  # which browsers leave out
+            self._hosts |= {*names}
         self._cookie = f"trainyard-{port}"  # cookies are of a host, whatever the port
         self._token: str | None = token
         self._session = secrets.token_urlsafe(32)

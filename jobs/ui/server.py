@@ -119,5 +119,12 @@ def _open_browser(folder: Path, address: str) -> None:
         os.uname().sysname != "Darwin"
     ):
         return  # a browser in the terminal would take the terminal
+    # One that has a /tmp of its own finds no page there.
+    console.say("if the browser shows no page, open the address above")
+    # Some stay in their command until they are closed.
+    threading.Thread(target=_open, args=(page.as_uri(),), daemon=True).start()
+
+
+def _open(address: str) -> None:
     with suppress(webbrowser.Error):
-        webbrowser.open(page.as_uri())
+        webbrowser.open(address)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import socket
+import threading
 from urllib.parse import urlencode
 
 import pytest
+from starlette.responses import Response
 from starlette.routing import Mount
 
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.ui.addresses import make_pages
-from jobs.ui.guard import HEADERS
+from jobs.ui.guard import HEADERS, Guard
 from jobs.ui.pages import Pages
 from jobs.ui.reading import Reading
 from jobs.ui.server import listen
-from tests.busy import HANG_S
+from tests.busy import HANG_S, wait_until
 from tests.jobs.ui.conftest import TOKEN
 
 PATHS = {"place": "file", "run": "last", "path": "model.pt", "ref": "digits@1", "number": "1"}
@@ -143,6 +146,29 @@ def test_a_name_that_was_bound_anew_gets_nothing(served, host):
     assert "html" not in answer.headers["content-type"]
 
 
+@pytest.mark.parametrize(
+    ("host", "origin", "status"),
+    [
+        ("127.0.0.1", "http://127.0.0.1", 200),
+        ("localhost", None, 200),
+        ("127.0.0.1:80", None, 200),
+        ("evil.example", None, 421),
+        ("127.0.0.1", "http://evil.example", 403),
+    ],
+)
+def test_browsers_leave_out_the_port_that_all_know(host, origin, status):
+    guard = Guard(Response("in"), port=80, token=TOKEN)
+    headers = [(b"host", host.encode())] + ([(b"origin", origin.encode())] if origin else [])
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": headers}
+    told = []
+
+    async def send(message):
+        told.append(message)
+
+    asyncio.run(guard({**scope, "query_string": f"token={TOKEN}".encode()}, None, send))
+    assert told[0]["status"] == status
+
+
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1", ""])
 def test_no_other_page_can_act(written, served, origin):
     run = written.add_run()
@@ -207,12 +233,32 @@ def test_other_users_are_not_told_the_address_by_the_browsers_arguments(tmp_path
 
     server._open_browser(tmp_path, f"http://127.0.0.1:1/?token={TOKEN}")
 
+    wait_until(lambda: opened, HANG_S)
     (address,) = opened
     assert TOKEN not in address
     page = tmp_path / "open.html"
     assert address == page.as_uri()
     assert page.stat().st_mode & 0o777 == 0o600
     assert TOKEN in page.read_text()
+
+
+def test_a_browser_that_stays_in_its_command_keeps_nobody_waiting(tmp_path, monkeypatch, capsys):
+    """As one that BROWSER names does, until it is closed."""
+    from jobs.ui import server
+
+    is_closed, was_closed = threading.Event(), []
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr(
+        server.webbrowser, "open", lambda _: was_closed.append(is_closed.wait(timeout=3))
+    )
+
+    server._open_browser(tmp_path, "http://127.0.0.1:1/?token=x")
+
+    assert was_closed == []
+    is_closed.set()
+    # One that has a /tmp of its own, as snap's have, sees no page there.
+    said = "if the browser shows no page, open the address above\n"
+    assert capsys.readouterr() == ("", said)
 
 
 @pytest.mark.parametrize("places", [["file"], ["file", "other"]])
