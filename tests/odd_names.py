@@ -12,17 +12,10 @@ LEAVING = [
 # Of C0, DEL and C1, and what a terminal or a text would take for something else.
 UNSHOWN = [
     *(f"a{chr(code)}b" for code in (*range(32), 127, *range(128, 160, 4))),
-    *(
-        "a\u00a0b",
-        "a\u2028b",
-        "a\u2029b",
-        "a\u200bb",
-        "a\u202eb",
-        "a\u2066b",
-        "a\ufeffb",
-        "a\u00adb",
-    ),
-    *("a\u3000b", "a\ue000b", "a\uffffb", "a\ufffeb", "a\u0378b", "a\U000e0001b", "a\U0010ffffb"),
+    *("a\u2028b", "a\u2029b", "a\uffffb", "a\ufffeb", "a\ufdd0b", "a\u0378b", "a\U0010ffffb"),
+    # Of the controls of writing directions, which show `gpj.exe` as another name.
+    *(f"a{chr(code)}b" for code in (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F))),
+    *(f"a{chr(code)}b" for code in range(0x2066, 0x2070)),
     *("\udcff", "a/\udc80b", "\ud800", "a\udfffb", "x/\udcfe/y", "\udcc3\udca9"),
 ]
 TOO_MUCH = [
@@ -108,6 +101,21 @@ FINE = [
         "İ",
         "ǅ",
         "\u05d0\u05d1",
+    ),
+    # What macOS writes into the names of screenshots, Japanese and Persian texts, joined emoji and a
+    # flag of tags, a logo from the private use area.
+    *(
+        "Screenshot 2024-01-01 at 5.30.00\u202fPM.png",
+        "a\u00a0b",
+        "写真\u3000一.png",
+        "می\u200cخواهم",
+        "\U0001f468\u200d\U0001f469\u200d\U0001f467.png",
+        "\U0001f3f4\U000e0067\U000e0062\U000e007f",
+        "❤\ufe0f",
+        "a\u00adb",
+        "a\ufeffb",
+        "a\u200bb",
+        "\uf8ff/x",
     ),
     *(
         "_datasets",

@@ -25,7 +25,7 @@ def push(
     folder: Annotated[Path, typer.Argument(metavar="DIR", parser=Path, help="Folder to upload.")],
     name: data_options.Name,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the files that would be sent; send nothing.")
+        bool, typer.Option("--dry-run", help="Print how much would be sent; send nothing.")
     ] = False,
     limit_rate: data_options.LimitRate = None,
     sas: data_options.Sas = None,

@@ -26,7 +26,7 @@ def pull(
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask before deleting.")] = False,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Print the files that would be received; write nothing."),
+        typer.Option("--dry-run", help="Print how much would be received; write nothing."),
     ] = False,
     limit_rate: data_options.LimitRate = None,
     sas: data_options.Sas = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,10 @@ MOST_PARTS = 250
 # Files that are being received have such a name until they are whole.
 OWN_PREFIX = ".trainyard-"
 IS_WINDOWS = os.name == "nt"
+# Controls, halves of pairs, ends of lines and paragraphs, and what Unicode does not assign.
+_UNSHOWN = {"Cc", "Cs", "Zl", "Zp", "Cn"}
+# Controls of the writing direction, by which a name shows as another one.
+_DIRECTIONS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u206f]")
 # Trainers of older versions believe what it says of where the shards are, and of what to delete.
 _STREAM_FILE = "stream.json"
 # Kept free on a disk beside what is written to it.
@@ -46,7 +51,7 @@ def check_path(path: str) -> None:
 
 def _objection(path: str) -> str | None:
     # One look at the whole name first: a dataset has a million of them.
-    if "\\" in path or not path.isprintable():
+    if "\\" in path or not (path.isprintable() or _is_plain(path)):
         return "it holds a backslash or a character that cannot be shown"
     if len(path) > LONGEST_PATH:
         return f"it is longer than {LONGEST_PATH} characters, the limit of a blob's name"
@@ -65,6 +70,13 @@ def _objection(path: str) -> str | None:
         if len(part) > LONGEST_PART_BYTES // 4 and len(part.encode()) > LONGEST_PART_BYTES:
             return f"a part of it is longer than {LONGEST_PART_BYTES} bytes"
     return None
+
+
+def _is_plain(path: str) -> bool:
+    """Tell whether a name shows as what it is; blanks of all kinds and joiners do, unlike controls."""
+    from unicodedata import category
+
+    return not _DIRECTIONS.search(path) and not any(category(each) in _UNSHOWN for each in path)
 
 
 class Inside:
