@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from tests.event_files import drop_later_steps
 from tests.fakes.picture_runs import call_each
 from tests.fakes.torch_ranks import Zygote
 from trainer.data.synthesize.stripes import make_pictures
@@ -100,6 +101,8 @@ def test_evaluation_alone_gives_the_figures_that_training_ended_with(trained):
         assert found["val_top1"] == wanted["val_top1"]
         assert found["val_loss"] == pytest.approx(wanted["val_loss"], rel=1e-6)
         assert not (folder / name / "model").exists()
+        assert drop_later_steps(folder / name) == [False]
+    assert drop_later_steps(folder / "trained") == [True]
     assert (folder / "by-model" / "metrics.jsonl").read_text().startswith(f"{OF_A_TRAINING}\n{{")
     code, line = last_line(said["none"])
     assert code == 1

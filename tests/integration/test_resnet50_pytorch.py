@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.event_files import drop_later_steps
 from tests.fakes.picture_runs import Trained, call, run_ranks, train
 from tests.fakes.torch_ranks import Zygote
 from trainer.data.pictures.splits import open_pictures
@@ -177,6 +178,8 @@ class TestOneRank:
         by_file = train(zygote, *again, *data[:-1], str(learnt), folder=tmp_path / "third")
         for each in (by_steps, by_file):
             assert each.summary["val_loss"] == pytest.approx(second.summary["val_loss"], rel=1e-5)
+        # What TensorBoard shows of the training is left to it.
+        assert drop_later_steps(tmp_path / "second") == [True, False]
         (random,) = call(zygote, tmp_path, again[0], [*again[1:], *data])
         assert (random.code, random.last_error.partition(" (hint: ")[0]) == (
             1,

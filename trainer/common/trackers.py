@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import queue
 import socket
@@ -16,9 +18,14 @@ from trainer.common.metrics import Tracker
 from trainer.common.world import World
 
 CLOSE_S = 60
+END_S = 5  # for the end of a run whose values were refused before
 MOST_IN_A_REQUEST = 500  # MLflow takes 1,000
 # MLflow's own figures let a server that is down hold up the training for four minutes.
-MLFLOW_PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
+MLFLOW_PATIENCE = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_HTTP_RESPECT_RETRY_AFTER_HEADER": "false",
+}
 
 
 def open_trackers(
@@ -26,16 +33,23 @@ def open_trackers(
     world: World,
     *,
     warn: Callable[[str], None],
+    after_step: int,
+    only_evaluates: bool,
     environ: Mapping[str, str] | None = None,
 ) -> list[Tracker]:
     """Give the trackers of this run: event files in `folder`, and MLflow with MLFLOW_TRACKING_URI.
 
     Only rank 0 has any. One that is not installed or fails is warned of: training is worth more.
+    `after_step` and `only_evaluates` are those of Metrics: what comes again is dropped, as there.
     """
     environ = os.environ if environ is None else environ
     if not world.is_main:
         return []
-    trackers: list[Tracker] = [_Spared("TensorBoard", lambda: TensorBoard(folder), warn)]
+
+    def tensorboard() -> Tracker:
+        return TensorBoard(folder, warn, after_step=None if only_evaluates else after_step)
+
+    trackers: list[Tracker] = [_Spared("TensorBoard", tensorboard, warn)]
     if environ.get("MLFLOW_TRACKING_URI"):
         trackers.append(_Spared("MLflow", Mlflow, warn))
     return trackers
@@ -47,17 +61,18 @@ class _Spared:
     def __init__(self, name: str, make: Callable[[], Tracker], warn: Callable[[str], None]) -> None:
         self._name = name
         self._warn = warn
+        self._has_failed = False
         self._tracker: Tracker | None = None
         self._try(lambda: setattr(self, "_tracker", make()))
 
     def log(self, *, step: int, split: str, values: dict[str, float]) -> None:
-        """Pass the values on while there is a tracker."""
+        """Pass the values on until the tracker fails."""
         tracker = self._tracker
-        if tracker is not None:
+        if tracker is not None and not self._has_failed:
             self._try(lambda: tracker.log(step=step, split=split, values=values))
 
     def close(self, *, is_complete: bool) -> None:
-        """Close the tracker, while there is one."""
+        """Close the tracker, where one was made: also one that has failed tells how it ended."""
         tracker = self._tracker
         if tracker is not None:
             self._try(lambda: tracker.close(is_complete=is_complete))
@@ -66,7 +81,9 @@ class _Spared:
         try:
             act()
         except Exception as error:  # noqa: BLE001 - other people's code, which may raise anything
-            self._tracker = None
+            if self._has_failed:
+                return
+            self._has_failed = True
             first_line = (str(error).splitlines() or [type(error).__name__])[0]
             self._warn(f"no more metrics go to {self._name}: {first_line}")
 
@@ -74,51 +91,68 @@ class _Spared:
 class TensorBoard:
     """An event file of TensorBoard, one tag `<split>/<name>` a curve.
 
-    Written at once: TensorBoard's own writer keeps two minutes in memory, for a kill to lose.
+    Written at once: TensorBoard's own writer keeps two minutes in memory, for a kill to lose. A full
+    disk costs values, told once, and no curve.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self, folder: Path, warn: Callable[[str], None], *, after_step: int | None
+    ) -> None:
+        """Open a file; beyond `after_step` TensorBoard drops what files before it show."""
         events: Any = import_module("tensorboard.compat.proto.event_pb2")
         records: Any = import_module("tensorboard.summary.writer.record_writer")
         self._event: Any = events.Event
-        self._session: Any = events.SessionLog
         self._summary: Any = import_module("tensorboard.compat.proto.summary_pb2").Summary
+        self._record_writer: Any = records.RecordWriter
+        self._warn = warn
+        self._has_lost = False
         folder.mkdir(parents=True, exist_ok=True)
         # TensorBoard reads the files of a folder in the order of their names.
         number = len(list(folder.iterdir()))
         name = f"events.out.tfevents.{time.time():010.0f}.{socket.gethostname()}.{number:04d}"
         self._file = (folder / name).open("xb", buffering=0)
-        self._writer: Any = records.RecordWriter(self._file)
         self._add(0, file_version="brain.Event:2")
-        self._is_new = True
+        if after_step is not None:
+            session = events.SessionLog
+            self._add(after_step + 1, session_log=session(status=session.START))
 
     def log(self, *, step: int, split: str, values: dict[str, float]) -> None:
         """Write the values."""
-        if self._is_new:
-            # What an earlier attempt showed of later steps is dropped, as in Metrics.
-            self._is_new = False
-            first = step if split == "train" else step + 1
-            self._add(first, session_log=self._session(status=self._session.START))
         scalars = [
             self._summary.Value(tag=f"{split}/{name}", simple_value=value)
             for name, value in values.items()
         ]
-        self._add(step, summary=self._summary(value=scalars))
+        try:
+            self._add(step, summary=self._summary(value=scalars))
+        except OSError as error:
+            if not self._has_lost:
+                self._has_lost = True
+                why = f"{error.strerror}; training goes on"
+                self._warn(f"values are lost for TensorBoard: {why}")
 
     def close(self, *, is_complete: bool) -> None:  # noqa: ARG002 - an event file has no end
         """Close the file."""
         self._file.close()
 
     def _add(self, step: int, **content: Any) -> None:
+        """Write a whole record; raises OSError, and leaves no part of it then."""
         event = self._event(wall_time=time.time(), step=step, **content)
-        self._writer.write(event.SerializeToString())
+        record = io.BytesIO()
+        self._record_writer(record).write(event.SerializeToString())
+        num_written = self._file.write(record.getvalue())
+        if num_written < record.tell():
+            # A reader gets no further than half a record, whatever comes behind it.
+            self._file.seek(-num_written, os.SEEK_CUR)
+            self._file.truncate()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 class Mlflow:
     """MLflow, in the run that MLFLOW_RUN_ID names (as Azure ML sets it), else in a new one.
 
-    A thread sends what has come up since its last request in one. MLflow's own sends each value by
-    itself, and keeps a process from ending for minutes where its server is gone.
+    A thread starts the run, sends what has come up since its last request in one, and ends the run.
+    MLflow's own sends each value by itself, and keeps a process from ending for minutes where its
+    server is gone. With `azureml://` the start may wait until somebody has signed in.
     """
 
     def __init__(self) -> None:
@@ -126,8 +160,9 @@ class Mlflow:
             os.environ.setdefault(name, value)
         self._mlflow: Any = import_module("mlflow")
         self._metric: Any = import_module("mlflow.entities").Metric
-        self._run_id: str = self._mlflow.start_run().info.run_id
-        self._client: Any = self._mlflow.MlflowClient()
+        # Handed over, it stays in the environment: MLflow has a run in one thread only, so that a
+        # call of the user's own model finds the same one by it.
+        self._run_id = os.environ.get("MLFLOW_RUN_ID")
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._send, daemon=True)
@@ -141,26 +176,39 @@ class Mlflow:
         self._raise_error()
 
     def close(self, *, is_complete: bool) -> None:
-        """Send what is queued, within CLOSE_S, and end the run."""
-        self._queue.put(None)
-        self._thread.join(CLOSE_S)
+        """Have the thread send what is queued and end the run, within CLOSE_S."""
+        self._queue.put("FINISHED" if is_complete else "FAILED")
+        self._thread.join(CLOSE_S if self._error is None else END_S)
         self._raise_error()
-        self._mlflow.end_run("FINISHED" if is_complete else "FAILED")
+        if self._thread.is_alive():
+            message = f"its server has not taken the last ones within {CLOSE_S} s"
+            raise TimeoutError(message)
 
     def _raise_error(self) -> None:
         if self._error is not None:
             raise self._error
 
     def _send(self) -> None:
-        is_open = True
-        while is_open:
-            waiting = [self._queue.get()]
-            while not self._queue.empty() and len(waiting) < MOST_IN_A_REQUEST:
-                waiting.append(self._queue.get())
-            is_open = waiting[-1] is not None
-            metrics = [each for each in waiting if each is not None]
-            try:
-                self._client.log_batch(self._run_id, metrics=metrics)
-            except Exception as error:  # noqa: BLE001 - the edge of this thread; `log` raises it
-                self._error = error
-                return
+        status: str | None = None
+        try:
+            run_id = self._mlflow.start_run(run_id=self._run_id).info.run_id
+            client = self._mlflow.MlflowClient()
+            while status is None:
+                metrics, status = self._take()
+                client.log_batch(run_id, metrics=metrics)
+        except Exception as error:  # noqa: BLE001 - the edge of this thread; `log` raises it
+            self._error = error
+        while status is None:
+            _, status = self._take()
+        try:
+            self._mlflow.end_run(status)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._error = self._error or error
+
+    def _take(self) -> tuple[list[Any], str | None]:
+        """Wait for metrics, as many as go into a request; at the end there is a status, too."""
+        taken = [self._queue.get()]
+        while not self._queue.empty() and len(taken) < MOST_IN_A_REQUEST:
+            taken.append(self._queue.get())
+        status = taken.pop() if isinstance(taken[-1], str) else None
+        return taken, status

@@ -162,7 +162,13 @@ class Training(Generic[OptionsT, B]):
         self._begin(position)
         num_left = 0 if options.evaluate_only else max(0, task.num_steps - position.step)
         self._profiler.plan(num_left)
-        trackers = open_trackers(ranks.run_dir.outputs / "tensorboard", ranks.world, warn=warn)
+        trackers = open_trackers(
+            ranks.run_dir.outputs / "tensorboard",
+            ranks.world,
+            warn=warn,
+            after_step=position.step,
+            only_evaluates=options.evaluate_only,
+        )
         figures: dict[str, float] = {}
         with (
             contextlib.closing(self.keeper),

@@ -81,7 +81,13 @@ def train(job: Job, make: MakeDriver, *, began_s: float) -> None:
     position = keeper.restore(options.epochs)
     if options.evaluate_only and not position.step:
         options.require_learnt(options.weights, unknown=job.unknown)
-    trackers = open_trackers(run_dir.outputs / "tensorboard", world, warn=warn)
+    trackers = open_trackers(
+        run_dir.outputs / "tensorboard",
+        world,
+        warn=warn,
+        after_step=position.step,
+        only_evaluates=options.evaluate_only,
+    )
     profiler = Profiler(
         run_dir,
         device=job.device,
