@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 import math
 import re
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -16,13 +17,14 @@ from msgspec import Struct
 from jobs.host.structs import prepared
 from jobs.host.untrusted import parse_json, read_small
 
+T = TypeVar("T")
 MOST_BYTES = 1 << 30
 Goal = Literal["max", "min"]
 Axis = Literal["epoch", "step"]
 
 _READER: ContextVar[Callable[[Path], list[Curve]] | None] = ContextVar("reader", default=None)
 # Words that Python's json writes for what JSON has no word for.
-_NO_NUMBER = re.compile(rb"(:\s*)(?:NaN|-?Infinity)(?=\s*[,}])")
+_NO_NUMBER = re.compile(rb"([:,\[]\s*)(?:NaN|-?Infinity)(?=\s*[],}])")
 
 
 class Metric(Struct, frozen=True):
@@ -132,13 +134,22 @@ def parse_metrics(block: bytes) -> list[Metric]:
         return [metric for line in lines if line and (metric := _parse(line)) is not None]
 
 
+def parse_figures(content: bytes, kind: type[T]) -> T:
+    """Parse JSON that a program wrote of its figures; raises msgspec.MsgspecError.
+
+    NaN and infinities are null, as `value` may be, and a byte order mark is passed over.
+    """
+    content = content.removeprefix(codecs.BOM_UTF8)
+    try:
+        return parse_json(content, kind)
+    except msgspec.MsgspecError:
+        if not _NO_NUMBER.search(content):
+            raise
+    return parse_json(_NO_NUMBER.sub(rb"\1null", content), kind)
+
+
 def _parse(line: bytes) -> Metric | None:
     try:
-        return parse_json(line, Metric)
-    except msgspec.MsgspecError:
-        if not _NO_NUMBER.search(line):
-            return None
-    try:
-        return parse_json(_NO_NUMBER.sub(rb"\1null", line), Metric)
+        return parse_figures(line, Metric)
     except msgspec.MsgspecError:
         return None

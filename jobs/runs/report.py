@@ -15,9 +15,9 @@ import msgspec
 from msgspec import Struct
 
 from jobs.contracts.spec import RankError, RunStatus
-from jobs.host.untrusted import read_json
+from jobs.host.untrusted import read_small
 from jobs.runs.figures import Figure, figures_of, goal_of
-from jobs.runs.metrics import Axis, Curve, read_curves
+from jobs.runs.metrics import Axis, Curve, parse_figures, read_curves
 from jobs.runs.outcome import run_time_s
 
 # Splits as keys of `summary.json` begin with them: `val_loss`.
@@ -86,7 +86,7 @@ def as_json(report: RunReport) -> dict[str, Any]:
 def read_summary(path: Path) -> dict[str, Any]:
     """Read a program's closing figures; none where it wrote none that can be read."""
     try:
-        return read_json(path, dict[str, Any])
+        return parse_figures(read_small(path), dict[str, Any])
     except (OSError, msgspec.MsgspecError):
         # It is the program's own file, and a report can do without it.
         return {}
@@ -127,7 +127,8 @@ def _figures(
 def _mean_wait_s(curves: Sequence[Curve]) -> float | None:
     """Average what the program logged of its waits; each point is the mean of equally many steps."""
     name = ("train", "data_wait_s")
-    waits = [value for each in curves if (each.split, each.name) == name for value in each.values]
+    logged = [each.finite() for each in curves if (each.split, each.name) == name]
+    waits = [value for points in logged for _, value in points]
     return sum(waits) / len(waits) if waits else None
 
 

@@ -60,7 +60,7 @@ class Progress:
         self._accuracies: list[float] = []
         self._waited_s = 0.0
         self._file_s: float | None = None
-        self._is_written = self._is_shown
+        self._has_lost = False
 
     def on_loss(self, taken: TakenStep, loss: float, accuracy: float | None = None) -> None:
         """Take the mean loss of a step over all ranks, and the share of samples told right."""
@@ -121,7 +121,7 @@ class Progress:
     def _write(self, step: int, now_s: float) -> None:
         """Replace the progress file, now and then and after the last step (docs/run-directory.md)."""
         is_old = self._file_s is None or now_s - self._file_s >= FILE_EVERY_S
-        if not self._is_written or not (is_old or step == self._num_steps):
+        if not self._is_shown or not (is_old or step == self._num_steps):
             return
         self._file_s = now_s
         told = {
@@ -134,8 +134,9 @@ class Progress:
         try:
             write_whole(self._metrics.folder / "progress.json", json.dumps(told).encode())
         except TrainingError as error:
-            self._is_written = False
-            warn(f"progress is told no more: {error}; training goes on")
+            if not self._has_lost:
+                self._has_lost = True
+                warn(f"progress is not told: {error}; training goes on")
 
     def _show(self, line: str) -> None:
         text = f"\r\033[K{line}" if self._stream.isatty() else f"{line}\n"

@@ -171,6 +171,21 @@ class TestReading:
         (run_dir / "summary.json").write_text("[1, 2]")
         assert read_report(run_dir) == whole
 
+    def test_numbers_that_json_has_no_word_for_and_a_byte_order_mark_cost_nothing_else(
+        self, tmp_path
+    ):
+        run_dir = make_run(tmp_path, accuracies=())
+        text = '{"epochs": 3, "val_accuracy": 0.75, "val_loss": NaN, "lrs": [Infinity, -Infinity]}'
+        (run_dir / "summary.json").write_text(f"\ufeff{text}", encoding="utf-8")
+        told = {"epochs": 3, "val_accuracy": 0.75, "val_loss": None, "lrs": [None, None]}
+        report = read_report(run_dir)
+        assert (report.summary, [each.label for each in report.metrics]) == (told, ["val accuracy"])
+        lines = [f'{{"step": {step}, "name": "iou", "value": {step}}}\n' for step in (1, 2)]
+        (run_dir / "metrics.jsonl").write_text("\ufeff" + "".join(lines), encoding="utf-8")
+        assert read_report(run_dir).curves == [
+            Curve(split="", name="iou", axis="step", at=[1, 2], values=[1, 2])
+        ]
+
     def test_sizes_in_a_summary_are_no_figures(self, tmp_path):
         run_dir = make_run(tmp_path)
         (run_dir / "metrics.jsonl").unlink()
@@ -220,7 +235,7 @@ class TestRows:
         logged, neither = make_run(tmp_path, 2), make_run(tmp_path, 3)
         for run_dir in (told, logged):
             with (run_dir / "metrics.jsonl").open("a") as file:
-                for step, wait_s in ((10, 0.001), (20, 0.002)):
+                for step, wait_s in ((10, 0.001), (15, None), (20, 0.002)):
                     line = {"step": step, "split": "train", "name": "data_wait_s", "value": wait_s}
                     file.write(json.dumps(line) + "\n")
         reports = [read_report(each) for each in (told, logged, neither)]

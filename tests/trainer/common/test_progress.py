@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from tests.limits import largest_file
 from trainer.common.metrics import Metrics
 from trainer.common.position import Position, TakenStep
 from trainer.common.progress import Progress, duration_text
@@ -164,9 +165,26 @@ def test_a_full_disk_costs_the_progress_file_and_no_training(tmp_path, capsys):
     (tmp_path / "progress.json").mkdir()
     train(tmp_path, io.StringIO())
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("warning: progress is told no more: ")
+    assert line.startswith("warning: progress is not told: ")
     assert line.endswith("; training goes on")
     assert len(read(tmp_path)) == 8
+
+
+def test_progress_is_told_again_once_the_disk_has_space(tmp_path, capsys):
+    clock = Clock()
+    with Metrics(tmp_path / "metrics.jsonl", World()) as metrics:
+        sizes = {"log_every": 20, "num_batches": 8, "num_epochs": 1}
+        throughput = Throughput(num_warmup_steps=0)
+        progress = Progress(
+            metrics, World(), throughput, stream=io.StringIO(), clock=clock, **sizes
+        )
+        for step in range(1, 7):
+            clock.now += 1
+            with largest_file(0 if step in (2, 3) else 1 << 20):
+                progress.on_loss(TakenStep(step=step, epoch=1, batch=step), 1.0)
+    assert told(tmp_path)["done"] == 6
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("warning: progress is not told: ")
 
 
 def test_another_rank_shows_and_writes_nothing(tmp_path):
