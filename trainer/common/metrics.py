@@ -57,6 +57,7 @@ class Metrics:
         *,
         after_step: int = 0,
         only_evaluates: bool = False,
+        only_split: str | None = None,
         trackers: Sequence[Tracker] = (),
         main: MainFigure | None = None,
         say: Callable[[str], None] = warn,
@@ -66,6 +67,7 @@ class Metrics:
         Lines that come again are dropped: those of steps beyond `after_step`, where this training
         begins, and evaluations at it. They are of an attempt that got further than its checkpoint.
         With `only_evaluates` no steps come again: what a training wrote beyond `after_step` stays.
+        With `only_split` lines of other splits stay: a program that is no training wrote none of them.
         """
         self.folder = path.parent
         self._fd: int | None = None
@@ -77,7 +79,7 @@ class Metrics:
         if world.is_main:
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
-                _keep_until(path, after_step, only_evaluates=only_evaluates)
+                _keep_until(path, after_step, only_evaluates=only_evaluates, only_split=only_split)
             except (OSError, TrainingError) as error:
                 say(f"metrics of the attempt before stay beside the new ones: {error}")
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -136,7 +138,7 @@ class Metrics:
             self._say(f"lines of metrics are lost: {why}; training goes on")
 
 
-def _keep_until(path: Path, step: int, *, only_evaluates: bool) -> None:
+def _keep_until(path: Path, step: int, *, only_evaluates: bool, only_split: str | None) -> None:
     """Keep the lines of what is done at this step; the file is there whole or as it was."""
     try:
         lines = path.read_bytes().splitlines(keepends=True)
@@ -148,6 +150,7 @@ def _keep_until(path: Path, step: int, *, only_evaluates: bool) -> None:
             place = json.loads(line)
             is_train = place["split"] == "train"
             comes_again = place["step"] > step and not only_evaluates
-            if not comes_again and (place["step"] != step or is_train):
+            is_others = only_split not in (None, place["split"])
+            if is_others or (not comes_again and (place["step"] != step or is_train)):
                 kept.append(line.rstrip(b"\n") + b"\n")  # a kill may have cut off its end
     write_whole(path, b"".join(kept))

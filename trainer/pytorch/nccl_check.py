@@ -135,7 +135,10 @@ class Check:
         found: list[Measured] = []
         say_main = say if self._world.is_main else _say_nothing
         say_main(f"{'SIZE':>10} {'TIME':>12} {'ALGORITHM GB/S':>16} {'BUS GB/S':>12}")
-        metrics = Metrics(self._run_dir.metrics, self._world, main=MAIN_FIGURE)
+        # By hand it may write beside a training.
+        metrics = Metrics(
+            self._run_dir.metrics, self._world, only_split=MAIN_FIGURE.split, main=MAIN_FIGURE
+        )
         with metrics:
             for step, num_bytes in enumerate(message_sizes(self._most), start=1):
                 each = self._measure(num_bytes, None, self._world.size)
@@ -144,7 +147,7 @@ class Check:
                 say_main(f"{told} {each.algorithm:>16.3f} {each.bus:>12.3f}")
                 figures = {"bytes": num_bytes, "time_us": each.seconds * 1e6}
                 bandwidth = {"bus_gb_per_s": each.bus}
-                metrics.log(step=step, epoch=0, split="all-reduce", **figures, **bandwidth)
+                metrics.log(step=step, epoch=0, split=MAIN_FIGURE.split, **figures, **bandwidth)
         return found
 
     def _measure_nodes(self) -> list[float]:

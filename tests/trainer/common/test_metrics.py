@@ -109,6 +109,21 @@ def test_an_evaluation_alone_drops_no_line_of_the_training_in_whose_folder_it_is
     ]
 
 
+def test_a_program_of_one_split_leaves_the_lines_of_a_training(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    with Metrics(path, World()) as metrics:
+        metrics.log(step=10, epoch=1, split="train", loss=0.5)
+        metrics.log(step=10, epoch=1, split="val", loss=0.25)
+    for bus in (1.0, 2.0):
+        with Metrics(path, World(), only_split="all-reduce") as metrics:
+            metrics.log(step=1, epoch=0, split="all-reduce", bus_gb_per_s=bus)
+    assert [(line["step"], line["split"], line["value"]) for line in read(path)] == [
+        (10, "train", 0.5),
+        (10, "val", 0.25),
+        (1, "all-reduce", 2.0),
+    ]
+
+
 class Recorder:
     """A tracker that keeps what it gets."""
 
