@@ -10,9 +10,10 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from jobs.contracts.errors import EnvironmentFailure, LaunchError, Refused
+from jobs.contracts.errors import LaunchError, Refused
 from jobs.host.structs import prepared
 from jobs.stacks.preview import Preview, ResourceState, Step, decode_preview
+from jobs.stacks.pulumi_cli import pulumi_failed
 
 Change = Literal["replaced", "deleted", "goes along"]
 _Lost = Literal["replaced", "deleted"]
@@ -224,8 +225,7 @@ def _find_protected(said: Preview, stack: str) -> dict[str, _Lost]:
             reasons.append(error)
     if reasons or (errors and not protected):
         reason = "\n".join(dict.fromkeys(reasons or errors))
-        message = f"`pulumi preview -s {stack}` failed: {reason}"
-        raise EnvironmentFailure(message, hint=f"correct it, then `pulumi preview -s {stack}`")
+        raise pulumi_failed(reason, command=f"pulumi preview -s {stack}")
     return protected
 
 

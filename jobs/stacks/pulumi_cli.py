@@ -80,10 +80,11 @@ def last_words(output: bytes) -> str:
 
 def pulumi_failed(said: str, *, command: str, message: str = "") -> EnvironmentFailure:
     """Build the error for a failed command by what it `said`; `message` replaces the usual text."""
+    message = message or f"`{command}` failed: {said}"
+    # First: among the logins that it tried, Azure's library also lists others that are not there.
+    if _NO_AZURE.search(said):
+        return EnvironmentFailure(message, hint="az login, then type the same again")
     if _NO_LOGIN.search(said):
         message = f"`{command}` failed: Pulumi is not logged in"
         return EnvironmentFailure(message, hint=_LOGIN_HINT)
-    message = message or f"`{command}` failed: {said}"
-    if _NO_AZURE.search(said):
-        return EnvironmentFailure(message, hint="az login, then type the same again")
     return EnvironmentFailure(message, hint=f"`{command}` in the project's folder prints all of it")

@@ -21,10 +21,11 @@ from jobs.blobs.refusals import FIREWALL_HINT, behind_firewall
 from jobs.contracts.spec import Cluster, Environment
 from jobs.host.console import count_text
 from jobs.host.parallel import parallel
-from jobs.host.structs import prepared
+from jobs.host.untrusted import parse_json
 
 if TYPE_CHECKING:
     from email.message import Message
+    from urllib.error import HTTPError
 
 TIMEOUT_S = 10
 MAX_BODY_BYTES = 64 << 10
@@ -78,7 +79,7 @@ def _check_service(part: str, url: str) -> PartCheck:
             status, code = answer.status, ""
     except HTTPError as error:
         with error:
-            status, code = error.code, _error_code(error.headers, error.read(MAX_BODY_BYTES))
+            status, code = error.code, _error_code(error.headers, _body(error))
     except (OSError, HTTPException) as error:
         reason = error.reason if isinstance(error, URLError) else error
         return PartCheck(part=part, ok=False, detail=f"no answer from {place}: {reason}")
@@ -94,6 +95,16 @@ def _check_service(part: str, url: str) -> PartCheck:
     return PartCheck(part=part, ok=True, detail=detail)
 
 
+def _body(error: HTTPError) -> bytes:
+    """Read a refusal's body; empty where it does not arrive."""
+    from http.client import HTTPException
+
+    try:
+        return error.read(MAX_BODY_BYTES)
+    except (OSError, HTTPException):
+        return b""
+
+
 def _error_code(headers: Message, body: bytes) -> str:
     """Find Azure's error code: in a header, in XML (storage) or in JSON (the others)."""
     if code := headers.get("x-ms-error-code"):
@@ -101,7 +112,7 @@ def _error_code(headers: Message, body: bytes) -> str:
     if b"<Code>" in body:
         return body.partition(b"<Code>")[2].partition(b"</Code>")[0].decode("ascii", "replace")
     try:
-        return msgspec.json.decode(body, type=prepared(_Refusal)).name
+        return parse_json(body, _Refusal).name
     except msgspec.DecodeError:
         return ""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from jobs.contracts.errors import EnvironmentFailure, Refused
+from jobs.host.console import say
 from jobs.host.project import project_root
 from jobs.stacks.backend import (
     PULUMI_HOME,
@@ -35,7 +36,8 @@ def repair(stack: str) -> list[str]:
     Removes locks of dead processes of this host, ends the plugins they left running, and settles
     operations that were cut off by looking at what is really there. Safe to repeat. Raises
     Refused while the owner of a lock may live. Where the state is in no folder of this machine,
-    its locks are Pulumi's own business: it refuses while there is one, and `pulumi cancel` ends it.
+    its locks are Pulumi's own business: it refuses to settle anything while there is one, and
+    `pulumi cancel` ends it.
     """
     root = project_root()
     state = state_file(root, stack)
@@ -46,6 +48,11 @@ def repair(stack: str) -> list[str]:
         (export_record(root, stack)["deployment"] or {}) if state is None else read_record(state)
     )
     if not (unsettled := _of_pending_creates("find", before)):
+        if state is None:
+            say(
+                f"the locks of this backend are Pulumi's: `uv run pulumi cancel -s {stack}` removes "
+                "one whose `pulumi` was killed"
+            )
         return done
     _edit_record(root, stack, lambda record: _of_pending_creates("adopt", record))
     arguments = ["refresh", "--yes", "--skip-preview", "--clear-pending-creates", "-s", stack]

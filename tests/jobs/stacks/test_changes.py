@@ -419,6 +419,16 @@ def test_a_preview_that_failed_is_told_in_pulumis_words(diagnostics, reason):
     assert told.message == f"`pulumi preview -s prod` failed: {reason}"
 
 
+def test_a_preview_without_a_login_to_azure_says_what_logs_in():
+    said = (
+        "pulumi:providers:azure-native resource 'default' has a problem: could not validate provider "
+        "configuration: ERROR: AADSTS70043: The refresh token has expired."
+    )
+    told = error_of(lambda: judge(diagnostics=[error(said)]), EnvironmentFailure)
+    assert told.message == f"`pulumi preview -s prod` failed: {said}"
+    assert told.hint == "az login, then type the same again"
+
+
 def test_a_failure_beside_what_is_protected_is_a_failure_as_the_rest_is_not_known():
     diagnostics = [error("quota"), *deletion_refused(account("delete"))]
     told = error_of(lambda: judge(account("delete"), diagnostics=diagnostics), EnvironmentFailure)

@@ -131,6 +131,26 @@ def test_a_firewall_is_called_one_by_the_name_that_it_gives(services):
         assert found[part] == PartCheck(part=part, ok=False, detail=detail)
 
 
+def test_a_refusal_whose_body_is_damaged_or_stops_is_the_refusal_all_the_same(
+    services, monkeypatch
+):
+    monkeypatch.setattr("jobs.stacks.reachability.TIMEOUT_S", 3)
+    nested = b'{"error":' + b'{"innererror":' * 5000 + b"{}" + b"}" * 5001
+    services.says["storage"] = answer(403, b"par", Content_Length="500")
+    services.says["workspace"] = answer(403, b'{"error":{"code":"\xff"}}')
+    services.says["vault"] = answer(403, nested)
+    services.says["registry"] = answer(401, b"par", Content_Length="500")
+    found = services.check()
+    for part, place in (
+        ("storage", f"{services.host('storage')}/"),
+        ("workspace", f"{services.host('workspace')}/"),
+        ("key vault", f"{services.host('vault')}/secrets"),
+    ):
+        detail = f"the firewall of https://{place} blocks this machine's address (403): {LETS_IN}"
+        assert found[part] == PartCheck(part=part, ok=False, detail=detail)
+    assert found["registry"].ok
+
+
 def test_what_fails_or_hangs_up_cannot_be_used(services):
     services.says["storage"] = answer(503, x_ms_error_code="ServerBusy")
     services.says["workspace"] = b"close"

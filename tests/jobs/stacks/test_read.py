@@ -169,6 +169,10 @@ NO_AZURE = """read ".pulumi/meta.yaml": (code=Unknown): DefaultAzureCredential: 
 Attempted credentials:
 \tTo troubleshoot, visit https://aka.ms/azsdk/go/identity/troubleshoot#managed-id"""
 
+NO_AZD = (
+    "DefaultAzureCredential: failed to acquire a token: AzureDeveloperCLICredential: not logged in"
+)
+
 
 @pytest.mark.parametrize(
     ("said", "reason", "hint"),
@@ -180,8 +184,9 @@ Attempted credentials:
             "(docs/azure-state.md); to run jobs only: --env FILE, which the stack's owner exports",
         ),
         (NO_AZURE, NO_AZURE.partition("\n")[0], "az login, then type the same again"),
+        (NO_AZD, NO_AZD, "az login, then type the same again"),
     ],
-    ids=["no login", "no login to Azure"],
+    ids=["no login", "no login to Azure", "no login to Azure by azd"],
 )
 def test_a_missing_login_is_told_with_what_logs_in(project, said, reason, hint):
     project.say("", stderr=f"error: {said}\n", code=255)

@@ -145,9 +145,15 @@ def test_what_a_killed_repair_has_taken_over_is_looked_at_by_the_next(project):
     assert repair("local") == ["cleared: creating cloud-group"]
 
 
-def test_a_stack_in_no_folder_needs_no_repair_where_nothing_was_cut_off(project):
+def test_a_stack_in_no_folder_needs_no_repair_where_nothing_was_cut_off(project, capsys):
     project.say({"version": 3, "deployment": {"resources": []}})
     assert repair("prod") == []
+    assert capsys.readouterr().err == (
+        "the locks of this backend are Pulumi's: `uv run pulumi cancel -s prod` removes one whose "
+        "`pulumi` was killed\n"
+    )
+    assert repair("local") == []
+    assert capsys.readouterr().err == ""
 
 
 def test_a_note_that_was_cut_off_and_hides_the_record_is_removed(project):
