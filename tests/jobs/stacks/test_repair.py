@@ -63,6 +63,23 @@ def test_a_lock_whose_pid_was_given_to_a_younger_process_is_removed(project):
     assert not lock.exists()
 
 
+def test_a_lock_of_a_living_pulumi_is_kept_though_the_clock_was_set_meanwhile(project, tmp_path):
+    """Its start is counted from the clock of now, the lock's time was that of before."""
+    cli = tmp_path / "pulumi"
+    cli.symlink_to("/bin/sh")
+    command = [cli, "-c", "echo ready; read answer"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == b"ready\n"
+        lock = project.lock(process.pid, taken=datetime.now(UTC) - timedelta(hours=1))
+        assert "the process is alive" in error_of(lambda: repair("local"), Refused).message
+        assert lock.exists()
+    finally:
+        process.communicate()
+    assert len(repair("local")) == 1
+
+
 def test_a_lock_of_a_living_process_is_refused_by_name_and_kept(project):
     lock = project.lock(os.getpid())
     error = error_of(lambda: repair("local"), Refused)
