@@ -334,6 +334,11 @@ async function renewParts(address, parts) {
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
   const error = page.querySelector("[role=alert]");
   sayTrouble("now", error ? error.textContent.trim().replace(/\s+/g, " ") : "");
+  // What came of an action has a page of its own.
+  if (parts.includes("doing") && !page.getElementById("doing")) {
+    location.replace(answer.url);
+    return false;
+  }
   if (error) return answer.status !== 404;
   for (const part of parts) {
     const [old, made] = [document.getElementById(part), page.getElementById(part)];
@@ -361,6 +366,12 @@ function watchNow() {
   setTimeout(async () => { if (document.hidden || await showNow()) watchNow(); }, NOW_EVERY_MS);
 }
 
+// For how long an action has been under way, again and again, until it is over.
+function watchDoing() {
+  if (!document.getElementById("doing")) return;
+  setTimeout(async () => { if (document.hidden || await renewParts(location.href, ["doing"])) watchDoing(); }, NOW_EVERY_MS);
+}
+
 // Keys of lists: / goes to the first filter, j and k from run to run.
 function watchKeys() {
   const rows = () => [...document.querySelectorAll("#runs tbody a")];
@@ -383,4 +394,5 @@ if (log) watchLog(log);
 const charts = document.getElementById("charts");
 if (charts) watchCharts(charts);
 watchNow();
+watchDoing();
 watchKeys();

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
+from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import RunState
 from jobs.runs.store import RunEvent, append_event
-from tests.busy import Bound
+from tests.busy import HANG_S, Bound
 from tests.fakes.launching import FakeEngine
 from tests.jobs.ui.conftest import Served, add_running, folder_of, new_context
 
@@ -345,6 +346,51 @@ def test_an_action_is_shown_asked_and_done(written, page, served):
     page.goto(f"{served.origin}/act?word=rm&word=last")
     assert "no page does `launch rm last`" in page.get_by_role("alert").inner_text()
     page.problems.clear()  # the browser tells of the answer 400
+
+
+def test_an_action_that_is_under_way_says_so_until_it_ends(written, page, served, monkeypatch):
+    is_over, run = threading.Event(), written.add_run()
+    monkeypatch.setattr("jobs.ui.doing.SHORT_S", 0.01)
+    monkeypatch.setattr("jobs.ui.actions.do", lambda line: is_over.wait(HANG_S) and "it is kept")
+    page.goto(f"{served.origin}/act?place=file&word=keep&word={run}")
+    page.locator("#confirm").click()
+    doing = page.locator("#doing")
+    doing.get_by_text("Under way").wait_for()
+    assert Axe().run(page).response["violations"] == []
+    page.get_by_role("link", name="Runs").last.focus()
+    page.evaluate("window.isHere = true")
+    page.wait_for_function("before => doing.innerText !== before", arg=doing.inner_text())
+    # What a person was at is where it was.
+    assert page.evaluate("window.isHere && document.activeElement.textContent") == "Runs"
+    is_over.set()
+    page.get_by_role("heading", name="Done").wait_for()
+    assert page.locator("pre").inner_text() == "it is kept"
+
+
+@pytest.mark.parametrize("how", ["started", "refused"])
+def test_an_action_that_is_over_shows_what_came_of_it(written, page, served, monkeypatch, how):
+    is_over, run = threading.Event(), written.add_run()
+    monkeypatch.setattr("jobs.ui.doing.SHORT_S", 0.01)
+    outcome = {"started": [{"id": run}], "refused": []}[how]
+
+    def do(line):
+        is_over.wait(HANG_S)
+        if not outcome:
+            raise LaunchError("no luck")
+        return outcome[0]
+
+    monkeypatch.setattr("jobs.ui.actions.do", do)
+    page.goto(f"{served.origin}/act?place=file&word=rerun&word={run}")
+    page.locator("#confirm").click()
+    page.locator("#doing").wait_for()
+    is_over.set()
+    if how == "started":
+        page.wait_for_url(f"**/runs/file/{run}")
+        page.locator("#now .completed").wait_for()
+    else:
+        page.get_by_role("alert").get_by_text("no luck").wait_for()
+        assert page.locator("#doing").count() == 0
+        page.problems.clear()  # the browser tells of the answer 400
 
 
 def test_what_is_not_there_is_said(written, page, served):

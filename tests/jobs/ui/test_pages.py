@@ -629,12 +629,12 @@ def test_what_is_done_goes_on_beside_its_page(launching, pages, monkeypatch):
     assert (answer.status_code, answer.headers["location"]) == (303, "/done/1")
     page = text_of(pages.done(asked(number="1")))
     assert "Under way" in page
-    assert 'http-equiv="refresh"' in page
+    assert 'id="doing"' in page
     is_over.set()
     assert pages._doings.find(1).is_over.wait(HANG_S)
     page = text_of(pages.done(asked(number="1")))
     assert "&lt;done&gt;" in page
-    assert 'http-equiv="refresh"' not in page
+    assert 'id="doing"' not in page
     with pytest.raises(NotFound, match="no action 2"):
         pages.done(asked(number="2"))
 
