@@ -9,7 +9,8 @@ import pulumi
 
 from infra.cloud.locks import Locks
 from infra.cloud.monitoring import Monitoring, diagnose
-from infra.cloud.network import Connection, EndpointGroup, Network
+from infra.cloud.network import Connection, Network
+from infra.cloud.zones import EndpointGroup
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,28 +4,19 @@ uses those that are there already.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import pulumi
 from pulumi_azure_native import network, privatedns
 
 from infra.cloud.context import Context
 from infra.cloud.resource_options import replaced_with
+from infra.cloud.zones import ZONES, EndpointGroup
 
 if TYPE_CHECKING:
     from pulumi_azure_native.resources import ResourceGroup
-EndpointGroup = Literal["blob", "file", "vault", "registry", "amlworkspace"]
-
-# https://learn.microsoft.com/azure/private-link/private-endpoint-dns, read 2026-11-21.
-ZONES: Mapping[EndpointGroup, tuple[str, ...]] = {
-    "blob": ("privatelink.blob.core.windows.net",),
-    "file": ("privatelink.file.core.windows.net",),
-    "vault": ("privatelink.vaultcore.azure.net",),
-    "registry": ("privatelink.azurecr.io",),
-    "amlworkspace": ("privatelink.api.azureml.ms", "privatelink.notebooks.azure.net"),
-}
 
 _SUBNET = "endpoints"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import difflib
 import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
@@ -10,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta, Struct, structs
 
 from infra.cloud import values
+from infra.cloud.zones import ZONES
 from infra.models import NAME, PROJECT, Problem, Rule, read_model, text
 from infra.naming import CLUSTER_TAG, MIN_NODES_TAG, TAGS
 from infra.regions import find_region
@@ -30,6 +32,8 @@ _ADDRESSES: Mapping[Stage, str] = {
 _OUR_TAGS = (*TAGS, CLUSTER_TAG, MIN_NODES_TAG)
 # Azure's most on a resource, and on a private DNS zone (tag-resources, as in values.py).
 _MAX_TAGS, _MAX_ZONE_TAGS = 50, 15
+# Names of zones begin alike.
+_NEAR_ZONE = 0.8
 # Of the committed files; nobody can have it (RFC 2606).
 _EXAMPLE = "example.com"
 
@@ -63,9 +67,15 @@ def _subnet_of_network(network: str | None, endpoints_subnet: str | None) -> Ite
         yield "endpoints_subnet", f"{endpoints_subnet} is not a subnet of {network}"
 
 
-def _zones_under_their_names(dns_zones: str | Mapping[str, str] | None) -> Iterator[Problem]:
+def _zones_of_our_endpoints(dns_zones: str | Mapping[str, str] | None) -> Iterator[Problem]:
+    known = [zone for zones in ZONES.values() for zone in zones]
     for name, zone in dns_zones.items() if isinstance(dns_zones, dict) else ():
-        if zone.rpartition("/")[2].lower() != name:
+        if name not in known:
+            # Ignored, it would leave the stack to make the zone that was meant.
+            near = difflib.get_close_matches(name, known, n=1, cutoff=_NEAR_ZONE)
+            hint = f"or did you mean `{near[0]}`?" if near else f"known: {', '.join(known)}"
+            yield f"dns_zones.{name}", f"no endpoint of a stack uses this zone; remove it, {hint}"
+        elif zone.rpartition("/")[2].lower() != name:
             yield f"dns_zones.{name}", f"{zone} is another zone"
 
 
@@ -82,7 +92,7 @@ class ExistingSettings(Struct, frozen=True, kw_only=True):
     log_analytics: values.LogAnalyticsId | None = None
     registry: values.RegistryId | None = None
     key_vault: values.KeyVaultId | None = None
-    rules: ClassVar[tuple[Rule, ...]] = (_subnet_of_network, _zones_under_their_names)
+    rules: ClassVar[tuple[Rule, ...]] = (_subnet_of_network, _zones_of_our_endpoints)
 
     def zone_id(self, name: str) -> str | None:
         """Find the id of the private DNS zone of this name; None where the stack makes it."""

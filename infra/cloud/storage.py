@@ -18,8 +18,9 @@ from infra.cloud.resource_options import replaced_with
 if TYPE_CHECKING:
     from pulumi_azure_native.resources import ResourceGroup
 
-    from infra.cloud.network import Connection, EndpointGroup
+    from infra.cloud.network import Connection
     from infra.cloud.settings import Stage
+    from infra.cloud.zones import EndpointGroup
 
 Purpose = Literal["data", "workspace"]
 

@@ -31,6 +31,15 @@ SHARED = f"{SUBSCRIPTION}/resourceGroups/rg-hub/providers"
 HUB = f"{SHARED}/Microsoft.Network/virtualNetworks/hub"
 SUBNET = f"{HUB}/subnets/endpoints"
 BLOB = "privatelink.blob.core.windows.net"
+VAULT = "privatelink.vault.azure.net"
+ZONES = (
+    BLOB,
+    "privatelink.file.core.windows.net",
+    "privatelink.vaultcore.azure.net",
+    "privatelink.azurecr.io",
+    "privatelink.api.azureml.ms",
+    "privatelink.notebooks.azure.net",
+)
 TAG = "name of a tag (128 characters, none of <>%&\\?/; microsoft, azure and windows begin none)"
 KV = "/subscriptions/ID/resourceGroups/NAME/providers/Microsoft.KeyVault/vaults/NAME"
 NEW = {"size": "Standard_NC8x_v9", "gpus": 8, "vcpus": 64}
@@ -276,6 +285,8 @@ def test_a_private_stack_has_addresses_unless_its_network_is_there():
 
 
 def test_ids_of_what_is_there_are_taken_in_any_case_and_zones_are_found_by_name():
+        ({"existing": {"dns_zones": {VAULT: f"{SHARED}/Microsoft.Network/privateDnsZones/{VAULT}"}}}, f"existing.dns_zones.{VAULT}: no endpoint of a stack uses this zone; remove it, or did you mean `privatelink.vaultcore.azure.net`?"),
+        ({"existing": {"dns_zones": {"privatelink.x": f"{SHARED}/Microsoft.Network/privateDnsZones/privatelink.x"}}}, f"existing.dns_zones.privatelink.x: no endpoint of a stack uses this zone; remove it, known: {', '.join(ZONES)}"),
     zone = f"{SHARED}/Microsoft.Network/privateDnsZones/{BLOB}"
     group = f"{SUBSCRIPTION}/resourcegroups/rg-dns"
     found = parse(PRIVATE | {"existing": {"endpoints_subnet": SUBNET, "dns_zones": group}}, "dev")

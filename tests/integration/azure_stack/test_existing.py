@@ -6,7 +6,7 @@ import copy
 
 import pytest
 
-from infra.cloud.network import ZONES
+from infra.cloud.zones import ZONES
 from tests.fakes.azure_native import FOLDER, SUBSCRIPTION_ID, existing
 from tests.integration.azure_stack.conftest import fresh_project
 from tools.gate import SKIP
