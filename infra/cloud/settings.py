@@ -343,6 +343,12 @@ def parse_cloud(
     config: Mapping[str, Any],
     *,
     stack: str,
+        if "runs" not in cluster.write:
+            found.append(
+                f"{PROJECT}:clusters.{name}.write: runs is not in it, so only jobs with "
+                "`identity: user` bring their results; "
+                f"hint: write: [{', '.join((*cluster.write, 'runs'))}]"
+            )
     subscription: str | None,
     today: datetime.date,
     problems: list[str],

@@ -173,6 +173,17 @@ def test_a_size_that_is_going_is_a_doubt_and_no_error():
     assert doubt.startswith("trainyard:clusters.cpu.size: Standard_D4s_v3 goes on 20")
 
 
+def test_a_cluster_that_writes_no_runs_is_a_doubt_and_no_error():
+    """Jobs with `identity: user` bring their results as their sender."""
+    found = parse(CONFIG | {"clusters": {"gpu": GPU | {"write": ["data"]}, "cpu": GPU}}, "dev")
+    assert doubts(found) == [
+        "trainyard:clusters.gpu.write: runs is not in it, so only jobs with `identity: user` bring "
+        "their results; hint: write: [data, runs]"
+    ]
+    nothing = parse(CONFIG | {"clusters": {"gpu": GPU | {"write": []}}}, "dev")
+    assert [each.partition("hint: ")[2] for each in doubts(nothing)] == ["write: [runs]"]
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
