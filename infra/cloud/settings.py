@@ -385,6 +385,9 @@ def _complete(settings: CloudSettings) -> CloudSettings:
         addresses=_complete_addresses(settings),
         existing=existing,
         budget=structs.replace(settings.budget, contacts=contacts),
+    elif reason := values.why_reserved(stack):
+        # The workspace's name has all of it.
+        problems.append(f"stack {stack}: {reason}")
         alerts=AlertSettings(mails=settings.alerts.mails or contacts),
         clusters={
             key: cluster.complete(key, settings.secrets)

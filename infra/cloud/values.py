@@ -19,6 +19,10 @@ _WIDEST = 16
 # The endpoints of a stack take about ten addresses, Azure five of every subnet.
 _NARROWEST = 28
 
+# In names of what has an endpoint:
+# https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/error-reserved-resource-name
+_RESERVED = ("microsoft", "windows")
+
 # 17: with the longest prefix and generation a workspace's name then has Azure's 33 characters.
 STACK = re.compile(r"(?=.{1,17}\Z)(dev|test|prod)(-[a-z0-9]+)*")
 
@@ -63,9 +67,15 @@ def _check_region(name: str, _: Mapping[str, Any]) -> str | Wrong:
     return name if find_region(name) else Wrong(why_no_region(name))
 
 
+def why_reserved(name: str) -> str | None:
+    """Tell which word in a name Azure keeps for itself; None where it takes the name."""
+    word = next((each for each in _RESERVED if each in name), None)
+    return word and f"Azure allows no name with `{word}` in it"
+
+
 def _check_prefix(name: str, _: Mapping[str, Any]) -> str | Wrong:
-    # https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/error-reserved-resource-name
-    return Wrong("Azure allows no name with `windows` in it") if "windows" in name else name
+    reason = why_reserved(name)
+    return Wrong(reason) if reason else name
 
 
 def _check_public_range(address: str, _: Mapping[str, Any]) -> str | Wrong:

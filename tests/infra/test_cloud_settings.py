@@ -367,6 +367,14 @@ def test_what_only_dev_may_be_is_refused_in_test_and_prod():
         "trainyard:location: westus has no availability zones, test wants them"
     ]
     assert problems_of(closed | {"location": "polandcentral"}, "prod-eu") == [
+@pytest.mark.parametrize("word", ["microsoft", "windows"])
+def test_a_word_that_azure_keeps_for_itself_is_refused_in_a_stacks_name(word):
+    assert problems_of(CONFIG, f"dev-{word}") == [
+        f"stack dev-{word}: Azure allows no name with `{word}` in it"
+    ]
+    assert parse(CONFIG, "dev-window").stack == "dev-window"
+
+
         "trainyard:location: polandcentral has no paired region, prod keeps a copy there"
     ]
     assert parse(CONFIG | {"location": "westus"}, "dev").location == "westus"
