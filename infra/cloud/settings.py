@@ -267,6 +267,28 @@ def _identities_do_not_mix(
                 )
 
 
+def _roles_have_names_of_their_own(
+    clusters: dict[str, CloudClusterSettings], secrets: tuple[str, ...]
+) -> Iterator[Problem]:
+    # As access.py names them in Pulumi's state, by identity and right, where dashes part both.
+    given: dict[str, tuple[str, str]] = {}
+    for key, found in clusters.items():
+        cluster = found.complete(key, secrets)
+        identity = cluster.identity
+        of_secrets = (f"secret-{each}" for each in cluster.secrets or ())
+        for right in ("workspace", "images", *cluster.read, *cluster.write, *of_secrets):
+            name = f"{identity}-{right}"
+            other, theirs = given.setdefault(name, (key, identity))
+            if theirs != identity:
+                yield (
+                    f"clusters.{key}.identity",
+                    (
+                        f"the roles of {identity} and of clusters.{other}'s identity {theirs} "
+                        f"would both be named {name}; name another identity"
+                    ),
+                )
+
+
 class CloudSettings(Struct, frozen=True, kw_only=True):
     """Checked settings of a cloud stack."""
 
@@ -304,6 +326,7 @@ class CloudSettings(Struct, frozen=True, kw_only=True):
         _group_in_the_subscription,
         _tags_that_azure_takes,
         _identities_do_not_mix,
+        _roles_have_names_of_their_own,
     )
 
 
@@ -320,6 +343,12 @@ def doubts(settings: CloudSettings) -> list[str]:
             f"{PROJECT}:owner: {settings.owner} is the example address, whose mails reach nobody"
         )
     for name, cluster in settings.clusters.items():
+        if "runs" not in cluster.write:
+            found.append(
+                f"{PROJECT}:clusters.{name}.write: runs is not in it, so only jobs with "
+                "`identity: user` bring their results; "
+                f"hint: write: [{', '.join((*cluster.write, 'runs'))}]"
+            )
         size = cluster.hardware
         if size.retires:
             found.append(
@@ -343,12 +372,6 @@ def parse_cloud(
     config: Mapping[str, Any],
     *,
     stack: str,
-        if "runs" not in cluster.write:
-            found.append(
-                f"{PROJECT}:clusters.{name}.write: runs is not in it, so only jobs with "
-                "`identity: user` bring their results; "
-                f"hint: write: [{', '.join((*cluster.write, 'runs'))}]"
-            )
     subscription: str | None,
     today: datetime.date,
     problems: list[str],
@@ -362,6 +385,9 @@ def parse_cloud(
             f"stack {stack}: a stack on Azure is called dev, test or prod, or one of them with more "
             "behind a dash (dev-alice; small letters, digits, 17 in all)"
         )
+    elif reason := values.why_reserved(stack):
+        # The workspace's name has all of it.
+        problems.append(f"stack {stack}: {reason}")
     given = {
         "stack": stack,
         # A name that says no stage is wrong already; the rest is judged as in the mildest one.
@@ -385,9 +411,6 @@ def _complete(settings: CloudSettings) -> CloudSettings:
         addresses=_complete_addresses(settings),
         existing=existing,
         budget=structs.replace(settings.budget, contacts=contacts),
-    elif reason := values.why_reserved(stack):
-        # The workspace's name has all of it.
-        problems.append(f"stack {stack}: {reason}")
         alerts=AlertSettings(mails=settings.alerts.mails or contacts),
         clusters={
             key: cluster.complete(key, settings.secrets)

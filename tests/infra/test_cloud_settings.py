@@ -251,11 +251,20 @@ def test_a_cluster_that_writes_no_runs_is_a_doubt_and_no_error():
         ({"clusters": {"gpu": GPU | {"read": ["models"]}}}, 'clusters.gpu.read[0]: "models" is not one of: data, runs'),
         ({"clusters": {"gpu": GPU, "cpu": GPU | {"identity": "gpu", "secrets": ["k"]}}}, "clusters.cpu.secrets: differs from clusters.gpu.secrets, and both act as identity gpu"),
         ({"clusters": {"gpu": GPU | {"secrets": ["a"]}, "cpu": GPU | {"identity": "gpu", "secrets": ["b"]}}}, "clusters.cpu.secrets: differs from clusters.gpu.secrets, and both act as identity gpu"),
+        ({"clusters": {"gpu": GPU | {"secrets": ["data"]}, "big": GPU | {"identity": "gpu-secret"}}}, "clusters.big.identity: the roles of gpu-secret and of clusters.gpu's identity gpu would both be named gpu-secret-data; name another identity"),
+        ({"clusters": {"big": GPU | {"identity": "gpu-secret-a", "secrets": ["z"]}, "gpu": GPU | {"secrets": ["a-secret-z"]}}}, "clusters.gpu.identity: the roles of gpu and of clusters.big's identity gpu-secret-a would both be named gpu-secret-a-secret-z; name another identity"),
+        ({"secrets": ["runs"], "clusters": {"gpu": GPU, "big": GPU | {"identity": "gpu-secret", "secrets": []}}}, "clusters.big.identity: the roles of gpu-secret and of clusters.gpu's identity gpu would both be named gpu-secret-runs; name another identity"),
         ({"clustres": {}}, "clustres: unknown key, did you mean `clusters`?"),
     ],
 )  # fmt: skip
 def test_one_wrong_setting_is_one_problem(change, problem):
     assert problems_of(CONFIG | change) == [f"trainyard:{problem}"]
+
+
+def test_identities_with_names_that_begin_alike_are_taken_where_their_roles_differ_in_name():
+    beside = GPU | {"identity": "gpu-secret", "read": [], "write": ["runs"]}
+    clusters = {"gpu": GPU | {"secrets": ["data", "wandb-key"]}, "big": beside, "same": beside}
+    assert list(parse(CONFIG | {"clusters": clusters}, "dev").clusters) == ["gpu", "big", "same"]
 
 
 PRIVATE = CONFIG | {"network": "private", "allowed_ips": []}
@@ -276,6 +285,8 @@ PRIVATE = CONFIG | {"network": "private", "allowed_ips": []}
         ({"existing": {"network": HUB}}, "existing.endpoints_subnet: is missing; or name addresses.endpoints, a free range for a new subnet"),
         ({"existing": {"network": f"{HUB}2", "endpoints_subnet": SUBNET}}, f"existing.endpoints_subnet: {SUBNET} is not a subnet of {HUB}2"),
         ({"existing": {"dns_zones": {BLOB: f"{SHARED}/Microsoft.Network/privateDnsZones/x.y"}}}, f"existing.dns_zones.{BLOB}: {SHARED}/Microsoft.Network/privateDnsZones/x.y is another zone"),
+        ({"existing": {"dns_zones": {VAULT: f"{SHARED}/Microsoft.Network/privateDnsZones/{VAULT}"}}}, f"existing.dns_zones.{VAULT}: no endpoint of a stack uses this zone; remove it, or did you mean `privatelink.vaultcore.azure.net`?"),
+        ({"existing": {"dns_zones": {"privatelink.x": f"{SHARED}/Microsoft.Network/privateDnsZones/privatelink.x"}}}, f"existing.dns_zones.privatelink.x: no endpoint of a stack uses this zone; remove it, known: {', '.join(ZONES)}"),
         ({"tags": {f"t{each}": "x" for each in range(12)}}, "tags: 12 are more than the 11 that Azure takes beside the stack's"),
     ],
 )  # fmt: skip
@@ -296,8 +307,6 @@ def test_a_private_stack_has_addresses_unless_its_network_is_there():
 
 
 def test_ids_of_what_is_there_are_taken_in_any_case_and_zones_are_found_by_name():
-        ({"existing": {"dns_zones": {VAULT: f"{SHARED}/Microsoft.Network/privateDnsZones/{VAULT}"}}}, f"existing.dns_zones.{VAULT}: no endpoint of a stack uses this zone; remove it, or did you mean `privatelink.vaultcore.azure.net`?"),
-        ({"existing": {"dns_zones": {"privatelink.x": f"{SHARED}/Microsoft.Network/privateDnsZones/privatelink.x"}}}, f"existing.dns_zones.privatelink.x: no endpoint of a stack uses this zone; remove it, known: {', '.join(ZONES)}"),
     zone = f"{SHARED}/Microsoft.Network/privateDnsZones/{BLOB}"
     group = f"{SUBSCRIPTION}/resourcegroups/rg-dns"
     found = parse(PRIVATE | {"existing": {"endpoints_subnet": SUBNET, "dns_zones": group}}, "dev")
@@ -358,6 +367,14 @@ def test_a_stack_that_is_no_stage_is_refused_by_name(stack):
     ]
 
 
+@pytest.mark.parametrize("word", ["microsoft", "windows"])
+def test_a_word_that_azure_keeps_for_itself_is_refused_in_a_stacks_name(word):
+    assert problems_of(CONFIG, f"dev-{word}") == [
+        f"stack dev-{word}: Azure allows no name with `{word}` in it"
+    ]
+    assert parse(CONFIG, "dev-window").stack == "dev-window"
+
+
 def test_what_only_dev_may_be_is_refused_in_test_and_prod():
     closed = CONFIG | {"network": "private", "allowed_ips": []}
     assert problems_of(CONFIG, "test") == [
@@ -367,14 +384,6 @@ def test_what_only_dev_may_be_is_refused_in_test_and_prod():
         "trainyard:location: westus has no availability zones, test wants them"
     ]
     assert problems_of(closed | {"location": "polandcentral"}, "prod-eu") == [
-@pytest.mark.parametrize("word", ["microsoft", "windows"])
-def test_a_word_that_azure_keeps_for_itself_is_refused_in_a_stacks_name(word):
-    assert problems_of(CONFIG, f"dev-{word}") == [
-        f"stack dev-{word}: Azure allows no name with `{word}` in it"
-    ]
-    assert parse(CONFIG, "dev-window").stack == "dev-window"
-
-
         "trainyard:location: polandcentral has no paired region, prod keeps a copy there"
     ]
     assert parse(CONFIG | {"location": "westus"}, "dev").location == "westus"
