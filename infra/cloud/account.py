@@ -32,6 +32,21 @@ def find_account() -> Account:
     return Account(subscription_id=found.subscription_id.lower(), tenant_id=found.tenant_id)
 
 
+def require_group_inside(group_id: str | None, account: Account, *, stack: str) -> None:
+    """Raise where a resource group that is there lies in another subscription than the login.
+
+    Where the settings name the subscription, they are judged by themselves.
+    """
+    subscription = group_id.split("/")[2].lower() if group_id else account.subscription_id
+    if subscription != account.subscription_id:
+        message = (
+            f"existing.resource_group is in subscription {subscription}, the login is in "
+            f"{account.subscription_id}\n"
+            f"  hint: `pulumi config set {_PIN} {subscription} -s {stack}`"
+        )
+        raise pulumi.RunError(message)
+
+
 def why_unpinned(config: Mapping[str, str], *, stack: str, subscription_id: str) -> str | None:
     """Warn of settings that name no subscription; None where they name one.
 

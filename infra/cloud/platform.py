@@ -6,7 +6,7 @@ import pulumi
 from pulumi_azure_native import resources
 
 from infra.cloud.access import Access, AccessArgs, People, PeopleArgs, Scope, Scopes
-from infra.cloud.account import Account, find_account
+from infra.cloud.account import Account, find_account, require_group_inside
 from infra.cloud.alerts import Alerts, AlertsArgs
 from infra.cloud.aliases import without_aliases
 from infra.cloud.budget import Budget, BudgetArgs
@@ -35,6 +35,7 @@ class CloudPlatform(pulumi.ComponentResource):
         self, name: str, settings: CloudSettings, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         account = find_account()
+        require_group_inside(settings.existing.resource_group, account, stack=settings.stack)
         context = make_context(settings, subscription_id=account.subscription_id)
         is_prod = settings.stage == "prod"
         super().__init__(

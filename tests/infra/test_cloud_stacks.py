@@ -353,6 +353,32 @@ def test_who_has_chosen_no_subscription_is_told_what_to_type():
     assert hint.startswith("  hint: `az login`")
 
 
+def test_a_group_outside_of_the_logins_subscription_is_refused_before_anything_is_declared():
+    """The settings pin no subscription; where they do, they are compared themselves."""
+    elsewhere = "cccccccc-0000-4000-8000-000000000001"
+    seen: list[str] = []
+
+    def make(subscription):
+        group = {"resource_group": f"/subscriptions/{subscription}/resourceGroups/training"}
+        settings = settings_of("dev", existing=group)
+        spy = pulumi.ResourceOptions(transformations=[lambda args: seen.append(args.name)])
+        declare(
+            lambda: CloudPlatform("cloud", settings, spy) and None,
+            answers=ANSWERS,
+            outputs_of=answers_of,
+        )
+
+    with pytest.raises(pulumi.RunError) as caught:
+        make(elsewhere)
+    assert (str(caught.value), seen) == (
+        f"existing.resource_group is in subscription {elsewhere}, the login is in {SUBSCRIPTION}\n"
+        f"  hint: `pulumi config set azure-native:subscriptionId {elsewhere} -s dev`",
+        [],
+    )
+    make(SUBSCRIPTION)
+    assert "cloud-group" in seen
+
+
 def test_a_subscription_in_capitals_gives_the_same_names():
     """As `pulumi config set azure-native:subscriptionId` and ARM_SUBSCRIPTION_ID take it, too."""
     letters = "abcdef01-1111-4111-8111-111111111111"
