@@ -175,6 +175,7 @@ class People(pulumi.ComponentResource):
     ) -> None:
         super().__init__("trainyard:cloud:People", name, None, opts)
         scopes, people = args.scopes, args.context.settings.people
+        is_shared = args.context.settings.existing.registry is not None
         practitioner = (
             ("workspace", Role.ML_DATA_SCIENTIST, args.workspace),
             ("data", Role.BLOB_DATA_CONTRIBUTOR, scopes.data_container),
@@ -182,7 +183,9 @@ class People(pulumi.ComponentResource):
             # With shared keys off, code, logs and notebooks are reached by these two.
             ("blobs", Role.BLOB_DATA_CONTRIBUTOR, scopes.workspace_account),
             ("files", Role.FILE_DATA_PRIVILEGED_CONTRIBUTOR, scopes.workspace_account),
-            ("images", Role.ACR_PUSH, scopes.registry),
+            # Azure takes one assignment of a role, scope and receiver, and another stack on a
+            # registry that is there may name the same group.
+            *(() if is_shared else (("images", Role.ACR_PUSH, scopes.registry),)),
         )
         # Of workspaces/computes/* Data Scientist may read alone; this one may scale clusters, and
         # make and delete them, which `pulumi` then sees.

@@ -342,6 +342,31 @@ def test_people_get_what_launching_scaling_and_looking_need_and_not_more():
     }
 
 
+def test_people_get_no_role_on_a_registry_that_is_there():
+    """Azure takes one assignment of a role, scope and receiver: another stack's would be refused."""
+    registry = (
+        f"/subscriptions/{SUBSCRIPTION}/resourceGroups/hub/providers"
+        "/Microsoft.ContainerRegistry/registries/central"
+    )
+    people = {"practitioners": [PRACTITIONERS]}
+    shared = declare_stack("dev", people=people, existing={"registry": registry})
+    given = {
+        (each.inputs["principalId"], Role(each.inputs["roleDefinitionId"].rpartition("/")[2]))
+        for each in shared
+        if each.inputs.get("scope") == registry and "roleDefinitionId" in each.inputs
+    }
+    # Its identities are each stack's own.
+    assert given == {
+        ("principal-of-cloud-identity-workspace", Role.CONTRIBUTOR),
+        ("principal-of-cloud-identity-cpu", Role.ACR_PUSH),
+        ("principal-of-cloud-identity-gpu", Role.ACR_PULL),
+    }
+    own = {each.name for each in declare_stack("dev", people=people)}
+    assert own - {each.name for each in shared} == {
+        f"cloud-people-practitioner-{PRACTITIONERS}-images"
+    }
+
+
 def test_who_has_chosen_no_subscription_is_told_what_to_type():
     nobody = {"subscriptionId": "", "tenantId": ""}
     answers = {"azure-native:authorization:getClientConfig": nobody}
