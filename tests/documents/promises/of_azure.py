@@ -262,6 +262,7 @@ NO_PROMISES: dict[str, tuple[NoPromise, ...]] = {
         NoPromise(r"an account SAS of a month", "of an old script"),
         NoPromise(r"of one container for 24 hours at most", _ADVICE),
         NoPromise(r"ranges up to /30", "Azure Storage's own"),
+        NoPromise(r"Log Analytics workspace keeps its name for 14 days", _AZURES),
     ),
     "launch cluster --help": (NoPromise(r"minimum, but at least 1", "held by test_clusters.py"),),
     "docs/prove-azure.md": (
