@@ -20,6 +20,7 @@ from trainer.common.world import World
 CLOSE_S = 60
 END_S = 5  # for the end of a run whose values were refused before
 MOST_IN_A_REQUEST = 500  # MLflow takes 1,000
+RUN_ID = "MLFLOW_RUN_ID"
 # MLflow's own figures let a server that is down hold up the training for four minutes.
 MLFLOW_PATIENCE = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
@@ -160,9 +161,7 @@ class Mlflow:
             os.environ.setdefault(name, value)
         self._mlflow: Any = import_module("mlflow")
         self._metric: Any = import_module("mlflow.entities").Metric
-        # Handed over, it stays in the environment: MLflow has a run in one thread only, so that a
-        # call of the user's own model finds the same one by it.
-        self._run_id = os.environ.get("MLFLOW_RUN_ID")
+        self._run_id = os.environ.get(RUN_ID)
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._send, daemon=True)
@@ -192,6 +191,8 @@ class Mlflow:
         status: str | None = None
         try:
             run_id = self._mlflow.start_run(run_id=self._run_id).info.run_id
+            # MLflow has a run in one thread only: calls of the user's own model find it by this.
+            os.environ[RUN_ID] = run_id
             client = self._mlflow.MlflowClient()
             while status is None:
                 metrics, status = self._take()

@@ -23,7 +23,7 @@ from trainer.common.world import World
 
 BEGIN: Any = {"after_step": 0, "only_evaluates": False}
 OPEN = """
-import json, os, sys, threading
+import json, os, sys, threading, time
 from pathlib import Path
 from trainer.common.metrics import Metrics
 from trainer.common.trackers import open_trackers
@@ -55,6 +55,9 @@ second = open_trackers(folder, World(), **{**begin, "after_step": 20})
 with Metrics(Path("metrics.jsonl"), World(), after_step=20, trackers=second) as metrics:
     metrics.log(step=20, epoch=1, split="test", loss=0.5, accuracy=0.25)
     metrics.log(step=30, epoch=1.5, split="train", loss=0.125)
+    while "MLFLOW_RUN_ID" not in os.environ:
+        time.sleep(0.01)
+    found = os.environ["MLFLOW_RUN_ID"]
 
 import mlflow
 client = mlflow.MlflowClient()
@@ -63,6 +66,7 @@ print(json.dumps({
     "said": said,
     "curves": {tag: sorted(set(points)) for tag, points in curves(folder).items()},
     "statuses": [run.info.status for run in runs],
+    "is_found": runs[-1].info.run_id == found,
     "mlflow": {
         name: [(each.step, each.value) for each in client.get_metric_history(run_id, name)]
         for run_id in [runs[-1].info.run_id]
@@ -184,6 +188,7 @@ def test_tensorboard_and_mlflow_read_what_was_logged(python: Path, tmp_path: Pat
             "test/accuracy": [[20, 0.25]],
         },
         "statuses": ["FAILED", "FINISHED"],
+        "is_found": True,
         "mlflow": {
             "test/accuracy": [[20, 0.25]],
             "test/loss": [[20, 0.5]],
