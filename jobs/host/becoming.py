@@ -42,7 +42,9 @@ def _run_beside(
         encoding="utf-8",
         errors="replace",
     ) as process:
-        os.setpriority(os.PRIO_PROCESS, process.pid, nice)
+        # As os.nice: a process that is nice itself may not make it less so.
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        os.setpriority(os.PRIO_PROCESS, process.pid, min(own + nice, 19))
         told, said = process.communicate()
     if told:
         console.out(told.removesuffix("\n"))

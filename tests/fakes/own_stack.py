@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ def lay_own_stack(
     for path in (state, cache):
         path.parent.mkdir(parents=True)
     state.write_text("{}")
-    stamp = f"{state.stat().st_mtime_ns}-{state.stat().st_size}"
+    place = hashlib.sha256(bytes(state)).hexdigest()[:16]
+    stamp = f"{place}-{state.stat().st_mtime_ns}-{state.stat().st_size}"
     cache.write_text(json.dumps({"stamp": stamp, "read_s": 0, "environment": environment}))
     (root / ".trainyard" / "tools.json").write_text(json.dumps(tools))
     if is_trusted:

@@ -249,7 +249,7 @@ def test_a_browser_that_stays_in_its_command_keeps_nobody_waiting(tmp_path, monk
     is_closed, was_closed = threading.Event(), []
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setattr(
-        server.webbrowser, "open", lambda _: was_closed.append(is_closed.wait(timeout=3))
+        server.webbrowser, "open", lambda _: was_closed.append(is_closed.wait(timeout=HANG_S))
     )
 
     server._open_browser(tmp_path, "http://127.0.0.1:1/?token=x")

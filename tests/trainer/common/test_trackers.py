@@ -17,6 +17,7 @@ import pytest
 
 from jobs.images.runtimes import PROJECT
 from tests import needs
+from tests.busy import HANG_S
 from trainer.common.metrics import Metrics, Tracker
 from trainer.common.trackers import MLFLOW_PATIENCE, open_trackers
 from trainer.common.world import World
@@ -267,7 +268,7 @@ class FakeMlflow:
         monkeypatch.setitem(sys.modules, "tensorboard", None)
 
     def start_run(self, run_id: str | None) -> Any:
-        assert self.may_start.wait(60)
+        assert self.may_start.wait(HANG_S)
         self._active.run_id = run_id
         return SimpleNamespace(info=SimpleNamespace(run_id=run_id))
 
@@ -276,7 +277,7 @@ class FakeMlflow:
             self.ended.append(status)
 
     def log_batch(self, run_id: str, metrics: list[Any]) -> None:
-        assert self.may_log.wait(60)
+        assert self.may_log.wait(HANG_S)
         if self.error is not None:
             raise self.error
         self.got += [(run_id, name, step) for name, _, _, step in metrics]
