@@ -80,16 +80,13 @@ def list_stacks() -> list[tuple[str, bool | None]]:
 
 def _stamp(root: Path, state: Path | None) -> str:
     """Stamp what is read now: by the backend, and by the record where it is a file."""
-    if state is None:
-        return _digest(backend_url(root))
-    status = state.stat()
-    return f"{_digest(str(state))}-{status.st_mtime_ns}-{status.st_size}"
-
-
-def _digest(backend: str) -> str:
+    if state is not None:
+        status = state.stat()
+        return f"{str(state)!a}-{status.st_mtime_ns}-{status.st_size}"
+    # An address may hold a secret. Only here: it is a slow import, and a folder's path has none.
     from hashlib import sha256
 
-    return sha256(os.fsencode(backend)).hexdigest()[:16]
+    return sha256(os.fsencode(backend_url(root))).hexdigest()[:16]
 
 
 def _is_valid(cached: Cached, stamp: str, *, is_watched: bool) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,7 @@ def lay_own_stack(
     for path in (state, cache):
         path.parent.mkdir(parents=True)
     state.write_text("{}")
-    place = hashlib.sha256(bytes(state)).hexdigest()[:16]
-    stamp = f"{place}-{state.stat().st_mtime_ns}-{state.stat().st_size}"
+    stamp = f"{str(state)!a}-{state.stat().st_mtime_ns}-{state.stat().st_size}"
     cache.write_text(json.dumps({"stamp": stamp, "read_s": 0, "environment": environment}))
     (root / ".trainyard" / "tools.json").write_text(json.dumps(tools))
     if is_trusted:
