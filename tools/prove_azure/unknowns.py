@@ -116,8 +116,9 @@ ROWS = (
     _row(
         "U12",
         "A refresh right after `up` finds nothing changed.",
-        "a guess for `ip_rules`, tags and rules of the managed network",
-        "the property goes into `ignore_changes`",
+        "a guess for `ip_rules`, tags, rules of the managed network and what is fixed at the creation of a"
+        " cluster or a datastore, where a change would replace it",
+        "`launch env check` names what would be replaced; the property goes into `ignore_changes`",
     ),
     _row(
         "U13",

@@ -1,15 +1,18 @@
-"""Decides what a change of inputs means, as the azure-native provider does.
+"""Decides what a change of inputs means, as we read that the azure-native provider does.
 
-Its rules (pulumi/pulumi-azure-native, provider/pkg/provider/diff.go): inputs are compared with
-inputs; what is part of the resource's path and what its table calls create-only replaces it, and
-a replacement deletes first, since the name is the same. `location` is compared without case and
-spaces.
+Nothing judges this reading: the provider itself runs nowhere here. Its rules
+(pulumi/pulumi-azure-native, provider/pkg/provider/diff.go): inputs are compared with inputs; what is
+part of the resource's path and what its table calls create-only replaces it, and a replacement deletes
+first, since the name is the same. Since version 3 that holds for what is inside of a property, too
+(its upgrade guide, issue 3006). What a program no longer says replaces nothing (pull requests 4785 and
+4789, of August 2026; 3.29.0 is younger), nor what it says now and Azure has told already. `location`
+is compared without case and spaces.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 Change = Literal["add", "delete", "update"]
@@ -25,9 +28,20 @@ def find_changes(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Change]:
     return found
 
 
-def find_replacing(changes: Collection[str], create_only: Collection[str]) -> list[str]:
-    """The changed paths that the service would not take in place."""
-    return sorted(path for path in changes if _replaces(INDEX.sub("[]", path), create_only))
+def find_replacing(
+    changes: Mapping[str, Change],
+    create_only: Collection[str],
+    new: Mapping[str, Any],
+    seen: Mapping[str, Any],
+) -> list[str]:
+    """The changed paths that the service would not take in place; `seen` is what Azure has told."""
+    return sorted(
+        path
+        for path, change in changes.items()
+        if change != "delete"
+        and not (change == "add" and path in seen and seen[path] == new[path])
+        and _replaces(INDEX.sub("[]", path), create_only)
+    )
 
 
 def _replaces(path: str, create_only: Collection[str]) -> bool:

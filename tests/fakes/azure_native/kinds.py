@@ -2,8 +2,9 @@
 
 Paths, names, API versions and `create_only` (what the provider itself replaces a resource for, so
 that the service is never asked) are held against references that are not ours, which
-tests/infra/standin/test_references.py names. A size and a priority of an AmlCompute are in none of
-them. What a resource answers with has only its names from there; the values are ours.
+tests/infra/standin names (test_references.py, test_create_only.py). A size and a priority of an
+AmlCompute are in none of them. What a resource answers with has only its names from there; the values
+are ours.
 """
 
 from __future__ import annotations
@@ -206,6 +207,13 @@ KINDS = {
             + "/datastores/{name}",
             api_version="2025-12-01",
             model="machinelearning:Datastore",
+            create_only=(
+                "properties.accountName",
+                "properties.containerName",
+                "properties.endpoint",
+                "properties.protocol",
+                "properties.serviceDataAccessAuthIdentity",
+            ),
             query=("skipValidation",),
         ),
         Kind(
@@ -215,6 +223,7 @@ KINDS = {
             + "/computes/{computeName}",
             api_version="2025-12-01",
             model="machinelearning:ComputeResource",
+            create_only=("properties.computeLocation", "properties.disableLocalAuth"),
             outputs={
                 "properties.provisioningState": "Succeeded",
                 "properties.isAttachedCompute": False,

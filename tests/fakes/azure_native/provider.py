@@ -109,8 +109,9 @@ class Provider(pb_grpc.ResourceProviderServicer):
 
     def Diff(self, request: Any, context: Any) -> Any:
         kind = find_kind(request.urn)
-        changes = differences.find_changes(unpack(request.old_inputs), unpack(request.news))
-        replacing = differences.find_replacing(changes, kind.replacing)
+        news, seen = unpack(request.news), unpack(request.olds)
+        changes = differences.find_changes(unpack(request.old_inputs), news)
+        replacing = differences.find_replacing(changes, kind.replacing, news, seen)
         detailed = {
             # Each kind's own replacing variant follows it: ADD, ADD_REPLACE, DELETE ...
             path: pb.PropertyDiff(kind=DIFF_KINDS[change] + (path in replacing), inputDiff=True)

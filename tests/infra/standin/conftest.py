@@ -97,9 +97,17 @@ class Client:
     def delete(self, token: str, identifier: str) -> None:
         self._ask(self.stub.Delete, pb.DeleteRequest(urn=urn(token), id=identifier))
 
-    def diff(self, token: str, old: dict[str, Any], new: dict[str, Any]) -> dict[str, str]:
+    def diff(
+        self,
+        token: str,
+        old: dict[str, Any],
+        new: dict[str, Any],
+        seen: dict[str, Any] | None = None,
+    ) -> dict[str, str]:
         """Path -> its kind of change in words, `replace` for whole paths of a replacement."""
-        request = pb.DiffRequest(urn=urn(token), old_inputs=pack(old), news=pack(new))
+        request = pb.DiffRequest(
+            urn=urn(token), old_inputs=pack(old), news=pack(new), olds=pack(seen or {})
+        )
         answer = self._ask(self.stub.Diff, request)
         assert answer.deleteBeforeReplace == bool(answer.replaces)
         assert (answer.changes == pb.DiffResponse.DIFF_SOME) == bool(answer.detailedDiff)

@@ -1,4 +1,8 @@
-"""The stand-in behaves towards the engine as the provider azure-native does."""
+"""The stand-in behaves towards the engine as the provider azure-native does, as we read its source.
+
+What a change means is our reading of the provider's diff.go (tests/fakes/azure_native/differences.py):
+these tests hold the stand-in to that reading, and nobody the reading to the provider.
+"""
 
 from __future__ import annotations
 
@@ -89,12 +93,30 @@ def test_a_wrong_declaration_is_told_before_anything_is_made(module_azure):
         ({"location": "northeurope"}, {"location": "UPDATE_REPLACE"}),
         ({"accountName": "other"}, {"accountName": "UPDATE_REPLACE"}),
         ({"isHnsEnabled": True}, {"isHnsEnabled": "ADD_REPLACE"}),
+        ({"location": None}, {"location": "DELETE"}),
         ({"sku": {"name": "Standard_ZRS"}}, {"sku.name": "UPDATE"}),
         ({"sku": UNKNOWN}, {"sku": "UPDATE"}),
     ],
 )
 def test_changes_of_an_account(module_azure, changed, kinds):
     assert module_azure.diff("storage:StorageAccount", ACCOUNT, {**ACCOUNT, **changed}) == kinds
+
+
+def test_what_azure_has_told_already_may_be_declared(module_azure):
+    new = {**ACCOUNT, "isHnsEnabled": True}
+    for told, kind in ((True, "ADD"), (False, "ADD_REPLACE")):
+        seen = {**ACCOUNT, "isHnsEnabled": told}
+        kinds = module_azure.diff("storage:StorageAccount", ACCOUNT, new, seen)
+        assert kinds == {"isHnsEnabled": kind}
+
+
+def test_what_is_fixed_inside_of_a_property_replaces(module_azure):
+    old = {**COMPUTE, "properties": {**COMPUTE["properties"], "computeLocation": "westeurope"}}
+    new = {**COMPUTE, "properties": {**COMPUTE["properties"], "disableLocalAuth": True}}
+    assert module_azure.diff("machinelearningservices:Compute", old, new) == {
+        "properties.computeLocation": "DELETE",
+        "properties.disableLocalAuth": "ADD_REPLACE",
+    }
 
 
 def test_size_and_priority_of_a_cluster_are_not_in_the_providers_table(module_azure):
