@@ -99,10 +99,14 @@ def describe(models: Any, cls: Any) -> dict[str, Any]:
 
 
 def enums_of(models: Any, cls: Any) -> dict[str, list[str]]:
-    """Attribute -> the values of its enumeration, by the annotations of `__init__`."""
+    """Attribute -> the values of its enumeration.
+
+    By the annotations of `__init__` and, of what the service alone sets, by the class's docstring.
+    """
     module = sys.modules[models.__name__.rpartition(".")[0]]
     found = {}
-    for name, annotation in cls.__init__.__annotations__.items():
+    told = re.findall(r":vartype (\w+):((?:.|\n)*?)(?=\n\s*:|\Z)", cls.__doc__ or "")
+    for name, annotation in [*told, *cls.__init__.__annotations__.items()]:
         for word in re.findall(r"\w+", str(annotation)):
             enum = getattr(module, word, None) or getattr(models, word, None)
             if isinstance(enum, type) and issubclass(enum, Enum):

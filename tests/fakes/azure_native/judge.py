@@ -1,4 +1,4 @@
-"""Judges a declaration by Microsoft's own models, and writes it as the request that would be sent.
+"""Judges a declaration and its answer by Microsoft's own models, and writes the request to be sent.
 
 The models are those of the last releases that carry validation tables (tests/environments). The
 SDK's `allowBlobPublicAccess` is the model's `allow_blob_public_access`, whose key in the request is
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.fakes.azure_native.kinds import KINDS, Kind
-from tests.fakes.azure_native.tables import read_tables
+from tests.fakes.azure_native.tables import ANSWER, read_tables
 from tests.fakes.azure_native.wire import UNKNOWN
 
 Table = dict[str, Any]
@@ -52,6 +52,24 @@ def judge(token: str, inputs: dict[str, Any]) -> list[str]:
     return found
 
 
+def judge_answer(token: str, answer: dict[str, Any]) -> list[str]:
+    """What Microsoft's models hold against what a resource is said to be."""
+    table = _answer_table(token)
+    body = {key: each for key, each in answer.items() if key != "azureApiVersion"}
+    return list(_Model(token, table, is_answer=True).judge(table["root"], body, ""))
+
+
+def is_read_only(token: str, answer: dict[str, Any], path: str) -> bool:
+    """Whether the service alone sets what lies at a path of an answer."""
+    table = _answer_table(token)
+    return _Model(token, table).is_read_only(table["root"], answer, path.split("."))
+
+
+def _answer_table(token: str) -> Table:
+    tables = read_tables()
+    return tables.get(f"{token}{ANSWER}", tables[token])
+
+
 def rest_body(
     token: str, inputs: dict[str, Any]
 ) -> tuple[str, str, dict[str, str], dict[str, Any]]:
@@ -74,9 +92,10 @@ def _parameters(kind: Kind, table: Table, inputs: dict[str, Any]) -> Iterator[st
 class _Model:
     """The classes of one resource type."""
 
-    def __init__(self, token: str, table: Table) -> None:
+    def __init__(self, token: str, table: Table, *, is_answer: bool = False) -> None:
         self._token = token
         self._classes = table["classes"]
+        self._is_answer = is_answer
 
     def judge(self, name: str, value: Any, path: str) -> Iterator[str]:
         """Violations of an object."""
@@ -92,13 +111,23 @@ class _Model:
             if key is None:
                 if rule.get("required") and not rule.get("readonly") and "constant" not in rule:
                     yield f"{path}{_camel(attribute)}: required, and missing"
-            elif rule.get("readonly"):
+            elif rule.get("readonly") and not self._is_answer:
                 yield f"{place}: read-only"
-            else:
+            elif not wrong or attribute != cls["discriminator"]:
                 yield from self._value(rule["type"], rule, value[key], place)
         for key in given.values():
             if (self._token, re.sub(r"\[\d+\]", "[]", f"{path}{key}")) not in NEWER:
                 yield f"{path}{key}: {name} has no such property"
+
+    def is_read_only(self, name: str, value: dict[str, Any], path: list[str]) -> bool:
+        """Whether what lies at a path, or something around it, is the service's alone to set."""
+        cls, _ = self._narrow(name, value, "")
+        rules = {_plain(attribute): rule for attribute, rule in cls["attributes"].items()}
+        first, *rest = path
+        rule = rules[_plain(first)]
+        if not rest or rule.get("readonly"):
+            return bool(rule.get("readonly"))
+        return self.is_read_only(rule["type"], value[first], rest)
 
     def write(self, name: str, value: dict[str, Any]) -> dict[str, Any]:
         """The object as the request has it."""

@@ -3,8 +3,8 @@
 Paths, names, API versions and `create_only` (what the provider itself replaces a resource for, so
 that the service is never asked) are held against references that are not ours, which
 tests/infra/standin names (test_references.py, test_create_only.py). A size and a priority of an
-AmlCompute are in none of them. What a resource answers with has only its names from there; the values
-are ours.
+AmlCompute are in none of them. What a resource answers with is judged by Microsoft's models (names,
+types, known words, and that it is the service's to say: test_answers.py); within them the values are ours.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ class Kind:
     path: str  # of the resource's id, with the SDK's names of what is filled in
     api_version: str
     model: str  # the judge's: WHEEL:CLASS
+    answer: str | None = None  # of what comes back, where that is another class
     create_only: tuple[str, ...] = ()
     outputs: dict[str, str] = field(default_factory=dict)  # {id}, {name}, {guid}, {location} ...
     query: tuple[str, ...] = ()  # inputs that travel in the request's address
     singleton: bool = False  # exists with its parent; deleted by being reset
+    is_typed: bool = True  # its answer says its ARM type
 
     @property
     def parameters(self) -> list[str]:
@@ -47,6 +49,11 @@ class Kind:
     def beside_body(self) -> set[str]:
         """The inputs that are no part of the request's body."""
         return {*self.parameters, *self.query, "azureApiVersion"}
+
+    @property
+    def told(self) -> set[str]:
+        """Where the answer has what the service alone sets."""
+        return {"name", *self.outputs} | ({"type"} if self.is_typed else set())
 
     @property
     def replacing(self) -> set[str]:
@@ -70,6 +77,7 @@ KINDS = {
             path=GROUP + "/providers/Microsoft.Storage/storageAccounts/{accountName}",
             api_version="2024-01-01",
             model="storage:StorageAccountCreateParameters",
+            answer="storage:StorageAccount",
             create_only=("isHnsEnabled", "location"),
             outputs={
                 **STORED,
@@ -124,6 +132,7 @@ KINDS = {
             path=GROUP + "/providers/Microsoft.KeyVault/vaults/{vaultName}",
             api_version="2024-11-01",
             model="keyvault:VaultCreateOrUpdateParameters",
+            answer="keyvault:Vault",
             outputs={
                 "properties.vaultUri": "https://{name}.vault.azure.net/",
                 "properties.provisioningState": "Succeeded",
@@ -184,6 +193,7 @@ KINDS = {
             path="/{scope}/providers/Microsoft.Authorization/roleAssignments/{roleAssignmentName}",
             api_version="2022-04-01",
             model="authorization:RoleAssignmentCreateParameters",
+            answer="authorization:RoleAssignment",
             create_only=("principalId", "scope"),
             outputs={"createdOn": "2026-01-01T00:00:00.0000000Z"},
         ),
@@ -280,6 +290,7 @@ KINDS = {
             api_version="2024-05-01",
             model="network:PrivateDnsZoneGroup",
             outputs=STORED,
+            is_typed=False,
         ),
         Kind(
             token="azure-native:privatedns:PrivateZone",

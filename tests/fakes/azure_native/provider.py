@@ -211,7 +211,7 @@ def find_kind(urn: str) -> Kind:
 def preview_outputs(kind: Kind, inputs: Record, old: Record) -> Record:
     """Known inputs stay known; what only the service knows does not, but a name and a place."""
     outputs = make_outputs(kind, "/unknown", inputs)
-    for place in {"name", "type", *kind.outputs}:
+    for place in kind.told:
         *parents, last = place.split(".")
         inner = outputs
         for parent in parents:
@@ -224,7 +224,7 @@ def preview_outputs(kind: Kind, inputs: Record, old: Record) -> Record:
 def readable_inputs(kind: Kind, outputs: Record) -> Record:
     """Outputs without what is only ever read."""
     seen = copy.deepcopy(outputs)
-    for place in {"name", "type"} - set(kind.parameters) | set(kind.outputs):
+    for place in kind.told - set(kind.parameters):
         _drop(seen, place.split("."))
     ids = seen.get("identity", {}).get("userAssignedIdentities")
     if ids is not None:

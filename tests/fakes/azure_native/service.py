@@ -295,8 +295,9 @@ def make_outputs(kind: Kind, resource_id: str, inputs: Record) -> Record:
         "guid2": client_of(resource_id),
         "tenant": TENANT_ID,
     }
-    path = set(kind.parameters)
-    outputs = {key: copy.deepcopy(each) for key, each in inputs.items() if key not in path}
+    outputs = {
+        key: copy.deepcopy(each) for key, each in inputs.items() if key not in kind.beside_body
+    }
     identities = inputs.get("identity", {}).get("userAssignedIdentities")
     if identities is not None:
         # Ids go in as a list and come back as a mapping.
@@ -304,7 +305,8 @@ def make_outputs(kind: Kind, resource_id: str, inputs: Record) -> Record:
             each: {"principalId": principal_of(each), "clientId": client_of(each)}
             for each in identities
         }
-    outputs |= {"name": name, "type": kind.arm_type, "azureApiVersion": kind.api_version}
+    outputs |= {"name": name, "azureApiVersion": kind.api_version}
+    outputs |= {"type": kind.arm_type} if kind.is_typed else {}
     for place, text in kind.outputs.items():
         *parents, last = place.split(".")
         inner = outputs

@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from tests.fakes.azure_native.kinds import KINDS
 
+ANSWER = "?answer"  # follows a token where its answer is of another class
 FOUND = "TRAINYARD_AZURE_MODELS"  # set for the provider; empty where it is not to judge
 
 PACKAGES = {
@@ -41,13 +43,16 @@ def find_tables() -> Path:
     """
     from tests.environments.tables import make_tables
 
-    return make_tables("".join(f"{_line(token)}\n" for token in KINDS))
+    return make_tables("".join(f"{line}\n" for token in KINDS for line in _lines(token)))
 
 
-def _line(token: str) -> str:
+def _lines(token: str) -> Iterator[str]:
     kind = KINDS[token]
     wheel, _, root = kind.model.partition(":")
-    return f"{token} {PACKAGES[wheel]} {root} {kind.path}"
+    yield f"{token} {PACKAGES[wheel]} {root} {kind.path}"
+    if kind.answer is not None:
+        wheel, _, root = kind.answer.partition(":")
+        yield f"{token}{ANSWER} {PACKAGES[wheel]} {root} -"
 
 
 @functools.cache

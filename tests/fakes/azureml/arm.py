@@ -192,7 +192,6 @@ class Workspace(ArmService):
                 "type": "Microsoft.MachineLearningServices/workspaces",
                 "location": place.location,
                 "tags": {},
-                "etag": None,
                 "kind": "Default",
                 "sku": {"name": "Basic", "tier": "Basic"},
                 "identity": {

@@ -1,7 +1,7 @@
-"""Judges a request's body by the models that azure-ai-ml bundles: what they lack is an error.
+"""Judges bodies of requests and answers by the models that azure-ai-ml bundles: what they lack is wrong.
 
 The models are those of the last release whose tables can be read (tests/environments). A body is
-judged as it is on the wire: exact names, nothing that the service alone may set.
+judged as it is on the wire: exact names; of a request, nothing that the service alone may set.
 """
 
 from __future__ import annotations
@@ -27,6 +27,14 @@ KINDS = {
     "compute-update": "ClusterUpdateParameters",
     "pending-upload": "PendingUploadRequestDto",
 }
+# What is only ever answered: class, of the last version alone.
+ANSWERS = {
+    "workspace": "Workspace",
+    "datastore": "Datastore",
+    "nodes": "AmlComputeNodesInformation",
+    "usages": "ListUsagesResult",
+    "sizes": "VirtualMachineSizeListResult",
+}
 # The versions whose models are bundled; another is judged by the last one before it.
 BUNDLED = (
     "2023-04-01-preview",
@@ -50,24 +58,32 @@ def judge(kind: str, version: str, body: Any) -> list[str]:
     return list(_Model(table["classes"]).judge(table["root"], body, ""))
 
 
+def judge_answer(kind: str, body: Any) -> list[str]:
+    """What the last version's models hold against an answer."""
+    table = read_tables()[f"{kind}@{BUNDLED[-1]}"]
+    return list(_Model(table["classes"], is_answer=True).judge(table["root"], body, ""))
+
+
 @functools.cache
 def read_tables() -> dict[str, Any]:
     """The tables by kind, made where they are not there yet."""
     from tests.environments.tables import make_tables
 
+    classes = [(*each, version) for version in BUNDLED for each in KINDS.items()]
+    classes += [(*each, BUNDLED[-1]) for each in ANSWERS.items()]
     wanted = (
         f"{kind}@{version} {RESTCLIENT}.v{version.replace('-', '_')} {root} -\n"
-        for kind, root in KINDS.items()
-        for version in BUNDLED
+        for kind, root, version in classes
     )
     return json.loads(make_tables("".join(wanted)).read_text())
 
 
 class _Model:
-    """The classes that one kind of request reaches."""
+    """The classes that one kind of body reaches."""
 
-    def __init__(self, classes: Table) -> None:
+    def __init__(self, classes: Table, *, is_answer: bool = False) -> None:
         self._classes = classes
+        self._is_answer = is_answer
 
     def judge(self, name: str, value: Any, path: str) -> Iterator[str]:
         """Violations of an object."""
@@ -93,7 +109,7 @@ class _Model:
                     yield f"{place}: required, and missing"
                 continue
             each = given.pop(key)
-            if rule.get("readonly"):
+            if rule.get("readonly") and not self._is_answer:
                 yield f"{place}: read-only"
             elif each is not None or rule.get("required"):
                 yield from self._value(rule["type"], rule, each, place)
