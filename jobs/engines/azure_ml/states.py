@@ -31,16 +31,27 @@ STATES = {
     "NotStarted": RunState.QUEUED,
     "Scheduled": RunState.QUEUED,
     "Queued": RunState.QUEUED,
+    "Unapproved": RunState.QUEUED,
     "Starting": RunState.PREPARING,
     "Provisioning": RunState.PREPARING,
     "Preparing": RunState.PREPARING,
     "Running": RunState.RUNNING,
     "Finalizing": RunState.RUNNING,
+    "CancelRequested": RunState.RUNNING,
     "NotResponding": RunState.RUNNING,
+    "Pausing": RunState.RUNNING,
     "Paused": RunState.RUNNING,
     "Completed": RunState.COMPLETED,
     "Failed": RunState.FAILED,
     "Canceled": RunState.CANCELLED,
+}
+# States that say more than ours.
+_ODD = {
+    "CancelRequested": "it is being cancelled",
+    "NotResponding": "its nodes have not reported to Azure ML for a while",
+    "Pausing": "Azure ML is pausing it",
+    "Paused": "Azure ML has paused it",
+    "Unapproved": "Azure ML waits until somebody approves it",
 }
 _SAYING: dict[Cause, str] = {
     "preemption": "Azure took a node away",
@@ -116,13 +127,6 @@ def judge(
     status: str, *, error: Mapping[str, Any] | None = None, warnings: tuple[str, ...] = ()
 ) -> Standing:
     """Judge a job's state by its history; `error` is that of the run's details."""
-    if status == "CancelRequested":
-        return Standing(state=RunState.RUNNING, reason="it is being cancelled")
-    if status == "NotResponding":
-        reason = "its nodes have not reported to Azure ML for a while"
-        return Standing(state=RunState.RUNNING, reason=reason)
-    if status == "Paused":
-        return Standing(state=RunState.RUNNING, reason="Azure ML has paused it")
     if status == "Failed":
         return _failed(_errors(error), warnings)
     if status == "Canceled":
@@ -134,7 +138,7 @@ def judge(
     if state is None:
         # A state of a later Azure ML: it is not over, as far as this version knows.
         return Standing(state=RunState.RUNNING, reason=f"Azure ML says `{status}`")
-    return Standing(state=state)
+    return Standing(state=state, reason=_ODD.get(status))
 
 
 def why_it_waits(cluster: str, properties: Mapping[str, Any], *, is_building: bool) -> str | None:

@@ -12,6 +12,10 @@ from typing import Any, Literal
 from tests.fakes.deviations import Deviation
 
 TERMINAL = frozenset({"Completed", "Failed", "Canceled"})
+# All that a job of the stand-in can be in.
+STATES = TERMINAL | {
+    *("NotStarted", "Starting", "Preparing", "Queued", "Running", "Finalizing", "CancelRequested")
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,6 +246,7 @@ class Job:
         return f"ExperimentRun/dcid.{self.name}/"
 
     def enter(self, state: str) -> None:
+        assert state in STATES, state
         if state == "Running" and self.started is None:
             self.started = now()
         if state in TERMINAL:

@@ -1,7 +1,8 @@
 """Azure ML's words about a job, as states of ours.
 
 Words that somebody has quoted are in test_public_messages.py; those here are the stand-in's, which
-are guessed in their style, where a test's name says so; states are those of the service's own table.
+are guessed in their style, where a test's name says so. That no state of the service is missing here is
+held by tests/integration/azureml/test_known_states.py.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ def error(message: str, code: str = "UserError") -> dict[str, Any]:
     ("status", "expected"),
     [
         ("NotStarted", RunState.QUEUED),
+        ("Scheduled", RunState.QUEUED),
         ("Queued", RunState.QUEUED),
         ("Starting", RunState.PREPARING),
         ("Provisioning", RunState.PREPARING),
@@ -37,15 +39,19 @@ def test_plain_states_have_no_reason(status: str, expected: RunState) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "expected"),
+    ("status", "state", "expected"),
     [
-        ("CancelRequested", "it is being cancelled"),
-        ("NotResponding", "its nodes have not reported to Azure ML for a while"),
-        ("Hibernating", "Azure ML says `Hibernating`"),
+        ("CancelRequested", RunState.RUNNING, "it is being cancelled"),
+        ("NotResponding", RunState.RUNNING, "its nodes have not reported to Azure ML for a while"),
+        ("Pausing", RunState.RUNNING, "Azure ML is pausing it"),
+        ("Paused", RunState.RUNNING, "Azure ML has paused it"),
+        ("Unapproved", RunState.QUEUED, "Azure ML waits until somebody approves it"),
+        ("Unknown", RunState.RUNNING, "Azure ML says `Unknown`"),
+        ("Hibernating", RunState.RUNNING, "Azure ML says `Hibernating`"),
     ],
 )
-def test_odd_states_go_on_and_say_so(status: str, expected: str) -> None:
-    assert judge(status) == Standing(state=RunState.RUNNING, reason=expected)
+def test_odd_states_go_on_and_say_so(status: str, state: RunState, expected: str) -> None:
+    assert judge(status) == Standing(state=state, reason=expected)
 
 
 # github.com/Azure/MachineLearningNotebooks/issues/1242
