@@ -2,7 +2,8 @@
 
 import pytest
 
-from infra.pending_creates import adopt, declare_again, find_unsettled
+from infra.pending_creates import PATHS, PREFIX, adopt, declare_again, find_unsettled, resource_id
+from tests.fakes.azure_native.kinds import KINDS, fill_path
 
 IDENTIFIER = "/subscriptions/s/resourceGroups/g"
 
@@ -80,6 +81,24 @@ def test_a_scope_says_the_subscription_and_begins_an_id():
         f"{IDENTIFIER}/providers/Microsoft.Authorization/locks/keep",
         f"{AT}/vault-1",
     ]
+
+
+@pytest.mark.parametrize("token", KINDS)
+def test_an_id_is_built_like_the_path_that_microsofts_client_puts_to(token):
+    """tests/infra/standin/test_references.py holds the stand-in's paths to Microsoft's clients."""
+    kind = KINDS[token]
+    scope = f"{IDENTIFIER}/providers/Microsoft.Storage/storageAccounts/a"
+    whole = {"scope", "resourceUri"}
+    inputs = {name: scope if name in whole else f"its-{name}" for name in kind.parameters}
+    assert resource_id({"type": token, "inputs": inputs}, "s") == fill_id(kind, inputs)
+
+
+def test_every_type_of_ours_has_a_path_and_no_other():
+    assert {f"{PREFIX}{name}" for name in PATHS} == KINDS.keys()
+
+
+def fill_id(kind, inputs):
+    return f"/{fill_path(kind, inputs, 's').lstrip('/')}"
 
 
 def test_what_a_refresh_has_added_to_the_inputs_is_taken_away_and_the_tags_with_it():

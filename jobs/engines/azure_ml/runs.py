@@ -291,7 +291,7 @@ class CloudRuns:
             id=handle.id,
             name=spec.name,
             state=standing.state,
-            reason=look.waiting or standing.reason,
+            reason=standing.reason or look.waiting,
             exit_code=0 if standing.state is RunState.COMPLETED else standing.exit_code,
             stack=spec.stack,
             cluster=spec.cluster,

@@ -136,6 +136,8 @@ def test_a_waiting_run_says_what_its_cluster_says(runs: MemoryRuns) -> None:
     busy = {"scaleSettings": {"maxNodeCount": 2}, "nodeStateCounts": {"runningNodeCount": 2}}
     runs.scripted.compute = {"properties": {"properties": busy}}
     assert runs.status(handle).reason == "all 2 nodes of cluster `cpu` are busy"
+    runs.scripted.details[RUN] = [details("Unapproved")]
+    assert runs.status(handle).reason == "Azure ML waits until somebody approves it"
 
 
 def test_a_run_that_its_limit_on_cost_ended_says_so_as_the_stand_in_tells_it(
