@@ -39,6 +39,7 @@ class MemoryStore:
         self.max_bytes_per_s: int | None = None
         self._md5: dict[str, bytes] = {}
         self._versions = Counter[str]()
+        self._num_writes = 0
         self._lock = Lock()
         self._kill: tuple[int, type[BaseException]] | None = None
 
@@ -55,7 +56,8 @@ class MemoryStore:
 
     def _keep(self, name: str, content: bytes, md5: bytes | None) -> None:
         self.blobs[name] = content
-        self._versions[name] += 1
+        self._num_writes += 1
+        self._versions[name] = self._num_writes
         if md5 is not None:
             self._md5[name] = md5
 

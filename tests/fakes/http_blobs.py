@@ -13,9 +13,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
+from urllib.error import HTTPError
 from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.request import urlopen
 from xml.sax.saxutils import escape
 
+from tests.busy import HANG_S
 from tests.fakes.scripted_server import Asked, ScriptedServer, answer, scripted_server
 
 # Gives a whole answer instead of the store's; None leaves it to the store.
@@ -31,6 +34,7 @@ class HttpBlobs:
     blobs: dict[str, bytes] = field(default_factory=dict)
     md5s: dict[str, str] = field(default_factory=dict)
     versions: Counter[str] = field(default_factory=Counter)
+    num_writes: int = 0
     blocks: dict[str, dict[str, bytes]] = field(default_factory=dict)
     asked: Counter[str] = field(default_factory=Counter)
     hook: Hook = lambda _kind, _asked: None
@@ -52,16 +56,22 @@ class HttpBlobs:
     def _put(self, name: str, _query: dict[str, str], asked: Asked) -> bytes:
         if "x-ms-copy-source" in asked.headers:
             return self._copy(name, asked)
-        if md5_of(asked.body) != asked.headers["content-md5"]:
+        if _is_other(asked):
             return answer(400, x_ms_error_code="Md5Mismatch")
         if asked.headers.get("if-none-match") == "*" and name in self.blobs:
             return answer(409, x_ms_error_code="BlobAlreadyExists")
-        self._keep(name, asked.body, asked.headers["content-md5"])
-        return answer(201)
+        return self._keep(name, asked.body, md5_of(asked.body))
 
-    def _keep(self, name: str, content: bytes, md5: str) -> None:
-        self.blobs[name], self.md5s[name] = content, md5
-        self.versions[name] += 1
+    def _keep(self, name: str, content: bytes, md5: str | None) -> bytes:
+        """Write a blob; it forgets what was staged for it, and an MD5 that nobody tells now."""
+        self.blobs[name] = content
+        self.md5s.pop(name, None)
+        if md5 is not None:
+            self.md5s[name] = md5
+        self.num_writes += 1
+        self.versions[name] = self.num_writes
+        self.blocks.pop(name, None)
+        return answer(201, ETag=self._etag(name))
 
     def _etag(self, name: str) -> str:
         return f'"{etag_of(self.blobs[name], self.versions[name])}"'
@@ -83,30 +93,39 @@ class HttpBlobs:
         return answer(200, body.encode(), Content_Type="application/xml")
 
     def _copy(self, name: str, asked: Asked) -> bytes:
-        parts = urlsplit(asked.headers["x-ms-copy-source"])
-        source = unquote(parts.path).removeprefix("/account/data/")
-        if f"{parts.scheme}://{parts.netloc}/account/data" != self.url:
-            return answer(409, x_ms_error_code="CannotVerifyCopySource")
+        where = asked.headers["x-ms-copy-source"]
+        source = unquote(urlsplit(where).path).removeprefix("/account/data/")
+        if not where.startswith(f"{self.url}/"):
+            return self._fetch(name, where)
         if source not in self.blobs:
-            return answer(404, x_ms_error_code="BlobNotFound")
-        self._keep(name, self.blobs[source], self.md5s[source])
-        return answer(202, x_ms_copy_status="success")
+            return answer(404, x_ms_error_code="CannotVerifyCopySource")
+        self._keep(name, self.blobs[source], self.md5s.get(source))
+        return answer(202, x_ms_copy_status="success", ETag=self._etag(name))
+
+    def _fetch(self, name: str, where: str) -> bytes:
+        """Copy from another store, which is asked like by anybody."""
+        try:
+            with urlopen(where, timeout=HANG_S) as source:
+                self._keep(name, source.read(), source.headers["Content-MD5"])
+        except HTTPError as error:
+            return answer(error.status, x_ms_error_code="CannotVerifyCopySource")
+        return answer(202, x_ms_copy_status="success", ETag=self._etag(name))
 
     def _put_block(self, name: str, query: dict[str, str], asked: Asked) -> bytes:
-        if md5_of(asked.body) != asked.headers["content-md5"]:
+        if _is_other(asked):
             return answer(400, x_ms_error_code="Md5Mismatch")
         self.blocks.setdefault(name, {})[query["blockid"]] = asked.body
         return answer(201)
 
     def _put_list(self, name: str, _query: dict[str, str], asked: Asked) -> bytes:
+        if _is_other(asked):
+            return answer(400, x_ms_error_code="Md5Mismatch")
         ids = re.findall(r"<Latest>([^<]+)</Latest>", asked.body.decode())
         staged = self.blocks.get(name, {})
         if not all(each in staged for each in ids):
             return answer(400, x_ms_error_code="InvalidBlockList")
         content = b"".join(staged[each] for each in ids)
-        self._keep(name, content, asked.headers["x-ms-blob-content-md5"])
-        del self.blocks[name]
-        return answer(201)
+        return self._keep(name, content, asked.headers.get("x-ms-blob-content-md5"))
 
     def _get_list(self, name: str, _query: dict[str, str], _asked: Asked) -> bytes:
         if name not in self.blobs and name not in self.blocks:
@@ -126,7 +145,8 @@ class HttpBlobs:
         if asked.headers.get("if-match", version) != version:
             return answer(412, x_ms_error_code="ConditionNotMet")
         if "x-ms-range" not in asked.headers:
-            return answer(200, content)
+            md5 = {"Content_MD5": self.md5s[name]} if name in self.md5s else {}
+            return answer(200, content, ETag=version, **md5)
         first, last = map(int, asked.headers["x-ms-range"].removeprefix("bytes=").split("-"))
         if first >= len(content):
             return answer(416, x_ms_error_code="InvalidRange")
@@ -156,8 +176,13 @@ _ANSWERS = {
 }
 
 
+def _is_other(asked: Asked) -> bool:
+    """Whether a body is not the one whose MD5 was told with it."""
+    return asked.headers.get("content-md5", md5_of(asked.body)) != md5_of(asked.body)
+
+
 def etag_of(content: bytes, num_writes: int = 0) -> str:
-    """Of a blob that was written so often; of none that a test has put there itself."""
+    """Of the store's write of that number; of none that a test has put there itself."""
     return hashlib.md5(b"%d %b" % (num_writes, content), usedforsecurity=False).hexdigest()
 
 
