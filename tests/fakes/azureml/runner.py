@@ -44,6 +44,7 @@ EXIT_CODE = (
     "Execution failed. User process 'bash' exited with status code {code}. Please check log file "
     "'{log}' for error details. Error: {tail}"
 )
+TIME_LIMIT = "The run exceeded its maximum duration."
 NO_DATA = "AzureMLCompute job failed. DataAccessError(NotFound): {uri}"
 # In the style of no text that anybody has quoted.
 WITHOUT_CODE = "The task ended unsuccessfully. See the logs of the task."
@@ -306,7 +307,7 @@ class _Life:
             is_late = time.monotonic() > deadline
             if is_late:
                 is_other = Deviation.WORDS in self.deviations
-                told = WITHOUT_LIMIT if is_other else "The run exceeded its maximum duration."
+                told = WITHOUT_LIMIT if is_other else TIME_LIMIT
                 self.job.warnings.append(told)
             if is_late or self.job.cancel.is_set():
                 self.nodes.end(self.settings.grace_s)

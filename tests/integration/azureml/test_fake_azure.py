@@ -65,7 +65,7 @@ def test_a_body_is_judged_by_the_version_that_it_is_sent_for(client: Client) -> 
     ]
 
 
-def test_a_job_put_twice_is_one_job_as_the_stand_in_says_and_another_of_its_name_is_refused(
+def test_a_job_put_twice_is_one_job_and_another_of_its_name_is_refused_as_the_stand_in_says(
     azure: FakeAzure, client: Client
 ) -> None:
     """201 and 200 are the specification's answers (azure-rest-api-specs, 2024-04-01-preview).
@@ -209,7 +209,9 @@ def test_inputs_come_from_the_store_and_outputs_go_there(azure: FakeAzure, clien
     assert said.readall().decode() == f"hello one one {uri}\n"
 
 
-def test_an_input_that_is_not_there_fails_the_job(azure: FakeAzure, client: Client) -> None:
+def test_an_input_that_is_not_there_fails_the_job_as_the_stand_in_says(
+    azure: FakeAzure, client: Client
+) -> None:
     uri = "azureml://datastores/data/paths/nowhere"
     client.submit("lacks", "true", inputs={"a": {"jobInputType": "uri_folder", "uri": uri}})
     assert client.error("lacks") == (
@@ -242,7 +244,7 @@ def test_a_process_gets_secrets_by_the_identity_of_its_node(
 # --- The end of a job --------------------------------------------------------------------------
 
 
-def test_a_failed_process_fails_the_job_with_its_log_and_traceback(
+def test_a_failed_process_fails_the_job_with_its_log_and_traceback_as_the_stand_in_says(
     azure: FakeAzure, client: Client
 ) -> None:
     client.submit("fails", "python -c 'raise SystemError(7)'")
@@ -265,7 +267,7 @@ def test_a_cancelled_job_is_asked_to_end_first(azure: FakeAzure, client: Client)
     assert client.session.get(answer.headers["Location"]).status_code == 200
 
 
-def test_a_time_limit_ends_a_job(azure: FakeAzure, client: Client) -> None:
+def test_a_time_limit_ends_a_job_as_the_stand_in_says(azure: FakeAzure, client: Client) -> None:
     client.submit("late", "sleep 600", limits={"jobLimitsType": "Command", "timeout": "PT1S"})
     job = azure.wait("late")
     assert (job.state, job.warnings) == ("Canceled", ["The run exceeded its maximum duration."])

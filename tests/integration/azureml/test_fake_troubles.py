@@ -55,7 +55,7 @@ def test_a_preempted_job_fails_and_its_successor_finds_what_it_had_mounted(
     assert kept.decode().splitlines() == ["step 1", "step 2", "step 3"] * 2
 
 
-def test_a_job_that_azure_restarts_keeps_its_name_and_its_first_log(
+def test_a_job_that_azure_restarts_keeps_its_name_and_its_first_log_as_the_stand_in_says(
     azure: FakeAzure, client: Client
 ) -> None:
     azure.script(JobTrouble(what="preempted, restarted", job="again", when="first"))
@@ -133,7 +133,9 @@ def test_a_job_without_quota_waits_until_it_is_cancelled(azure: FakeAzure, clien
 @pytest.mark.parametrize(
     ("what", "old"), [("log rotated", "1\n2\n"), ("log truncated", None)], ids=["rotated", "cut"]
 )
-def test_a_log_begins_anew(azure: FakeAzure, client: Client, what: Any, old: str | None) -> None:
+def test_a_log_begins_anew_as_the_stand_in_says(
+    azure: FakeAzure, client: Client, what: Any, old: str | None
+) -> None:
     name = what.replace(" ", "-")
     azure.script(JobTrouble(what=what, job=name, when="2"))
     client.submit(name, "echo 1; echo 2; while [ ! -e go ]; do sleep 0.05; done; echo 3")

@@ -210,7 +210,7 @@ def test_a_job_is_ended_whatever_of_its_run_is_out_of_reach(
 
 
 @pytest.mark.parametrize("what", ["log rotated", "log truncated", "preempted, restarted"])
-def test_logs_that_azure_begins_anew_are_followed(
+def test_logs_that_azure_begins_anew_are_followed_as_the_stand_in_says(
     launch: AzureLaunch, gate: Path, what: str
 ) -> None:
     launch.azure.script(JobTrouble(what=what, when="step 5 of 0", then=gate.touch))

@@ -140,7 +140,7 @@ def test_a_waiting_run_says_what_its_cluster_says(runs: MemoryRuns) -> None:
     assert runs.status(handle).reason == "Azure ML waits until somebody approves it"
 
 
-def test_a_run_that_its_limit_on_cost_ended_says_so_as_the_stand_in_tells_it(
+def test_a_run_that_its_limit_on_cost_ended_says_so_as_the_stand_in_says(
     runs: MemoryRuns,
 ) -> None:
     limits = msgspec.structs.replace(SPEC.limits, wall_clock_s=90.0, cost=0.5)
@@ -175,7 +175,9 @@ def test_attempts_are_one_run(runs: MemoryRuns) -> None:
     ]
 
 
-def test_a_failure_is_told_by_the_rank_that_failed_first(runs: MemoryRuns) -> None:
+def test_a_failure_is_told_by_the_rank_that_failed_first_as_the_stand_in_says(
+    runs: MemoryRuns,
+) -> None:
     killed = RankReport(rank=0, host="a", signal=9, exited_s=12.0, stopped_s=11.0)
     failed = RankReport(rank=1, host="b", exit_code=7, exited_s=10.0, last_lines="no luck")
     for report in (killed, failed):
@@ -370,7 +372,7 @@ def test_a_list_shows_a_run_once_and_only_ours(runs: MemoryRuns) -> None:
     assert [(each.id, each.state.value) for each in runs.list()] == [(RUN, "running")]
 
 
-def test_one_odd_run_does_not_end_a_list(
+def test_one_odd_run_does_not_end_a_list_as_the_stand_in_says(
     runs: MemoryRuns, capsys: pytest.CaptureFixture[str]
 ) -> None:
     odd, limited, damaged = (f"20261121-12000{n}-0001" for n in (1, 2, 3))
