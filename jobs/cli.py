@@ -32,7 +32,7 @@ VERBS = {
     "ls": "List runs, newest first.",
     "show": "Show a run's state, attempts, ranks and figures.",
     "logs": "Print the log lines of all ranks, merged by time.",
-    "stacks": "Show all ranks' Python stacks, grouped by identical ones.",
+    "stacks": "Show where all ranks stand in their Python code (stack traces); `launch env ls` lists stacks.",
     "exec": "Run a command beside a rank, in its folder, variables and image.",
     "wait": "Wait for the end of a run.",
     "cancel": "End runs.",

@@ -1070,7 +1070,7 @@ def stacks(
     stack: Text | None = ...,
     env: Text | None = ...,
 ) -> Any:
-    """Show all ranks' Python stacks, grouped by identical ones."""
+    """Show where all ranks stand in their Python code (stack traces); `launch env ls` lists stacks."""
 
 def wait(
     run: Text | None = ...,

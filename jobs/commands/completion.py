@@ -23,7 +23,7 @@ def print_script(
     *,
     shell: Annotated[
         Literal["bash", "zsh", "fish", "powershell"],
-        typer.Argument(help="Shell to print the script for."),
+        typer.Argument(metavar="SHELL", help="Shell: bash, zsh, fish or powershell."),
     ],
 ) -> None:
     """Print the script by which a shell completes `launch`.

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def doctor(*, json: options.Json = False, stack: options.Stack, env: options.EnvFile = None) -> int:
     """Check this machine and name what is missing.
 
-    Also checks the stack. Prints the command that installs each missing part. The exit code is 1 if
-    a required part is missing.
+    Also checks the stack. Prints the command that installs each missing part. Sets Trainyard's folders to
+    mode 0700 and changes nothing else. The exit code is 1 if a required part is missing.
     """
     from jobs.stacks.checks import Health
     from jobs.stacks.doctor import diagnose

@@ -1,4 +1,4 @@
-"""`launch exec`: run a command beside a rank of a run that is on."""
+"""`launch exec`: run a command beside a rank of an unfinished run."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def execute(
 ) -> None:
     """Run a command beside a rank, in its folder, variables and image.
 
-    It gets what time the ranks leave (nice 19). Its variables hold the job's secrets, as the rank's do.
-    Ctrl-C ends the command alone. The exit code is the command's.
+    Works on runs of this machine only. The command gets what time the ranks leave (nice 19). Its variables
+    hold the job's secrets, as the rank's do. Ctrl-C ends the command alone. The exit code is the command's.
     """
     from jobs.engines.base import Reachable
     from jobs.host.becoming import become

@@ -30,7 +30,7 @@ def fetch(
 ) -> None:
     """Download a run's outputs and logs.
 
-    Also downloads metrics and the summary; works while the run is on, too. Prints the folder.
+    Also downloads metrics and the summary; works on an unfinished run, too. Prints the folder.
     """
     environment = options.open_environment(stack, env)
     engine, handle = options.open_run(run, environment)

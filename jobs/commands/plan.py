@@ -24,7 +24,7 @@ def plan(
     """Show what `launch run` would start.
 
     --json prints the exact request and the settings that the nodes read from it. A reason for which
-    `launch run` would refuse the job is a warning here, and a note in the JSON. Runs before of the same
+    `launch run` would refuse the job is a warning here, and a note in the JSON. Earlier runs of the
     job tell how long this one takes and what it costs; with --deadline or --budget they choose its size.
     """
     from jobs.commands.planning import Asked, plan_asked, show_plan

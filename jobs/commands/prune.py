@@ -40,7 +40,11 @@ def prune(
     ] = 5,
     datasets: Annotated[
         bool,
-        typer.Option("--datasets", help="Also remove versions of datasets that no run has read."),
+        typer.Option(
+            "--datasets",
+            help="Also remove old versions of datasets in a local stack's store: none that is the "
+            "newest, or that a run that stays or a registered model needs.",
+        ),
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be removed; remove nothing.")

@@ -14,7 +14,10 @@ from jobs.host import console
 
 def schema(
     *,
-    what: Annotated[Literal["job", "environment"], typer.Argument(help="Schema to print.")] = "job",
+    what: Annotated[
+        Literal["job", "environment"],
+        typer.Argument(metavar="NAME", help="Schema to print: job or environment."),
+    ] = "job",
     output: options.Output = None,
     json: options.Json = False,
     stack: options.Stack,

@@ -22,10 +22,11 @@ def stacks(
     stack: options.Stack,
     env: options.EnvFile = None,
 ) -> None:
-    """Show all ranks' Python stacks, grouped by identical ones.
+    """Show where all ranks stand in their Python code (stack traces); `launch env ls` lists stacks.
 
-    The first thing to look at when a run hangs: the ranks of the largest group wait for the others. Of a
-    run that `limits.hang` ended it shows the stacks that were recorded then.
+    Groups identical ones. The first thing to look at when a run hangs: the ranks of the largest group wait
+    for the others. Works on runs of this machine only; of a run that `limits.hang` ended, on Azure too, it
+    shows the stacks that were recorded then.
     """
     from jobs.engines.base import Reachable
     from jobs.launching.stacks import living_stacks, recorded_stacks

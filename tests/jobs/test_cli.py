@@ -186,7 +186,7 @@ def test_the_version_is_printed(launching):
         (["ls", "--json=x"], "argument --json: takes no value", "see `launch ls --help`"),
         (
             ["schema", "jbo"],
-            "argument what: invalid choice: 'jbo' (choose from 'job', 'environment')",
+            "argument NAME: invalid choice: 'jbo' (choose from 'job', 'environment')",
             "see `launch schema --help`",
         ),
         (["diff"], "the following arguments are required: RUN, RUN", "see `launch diff --help`"),
