@@ -125,7 +125,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         ),
         promise("(`--rank N`, default {}), in its folder", typed("exec", "rank")),
         promise("once {} minute as a plain line on", a(minutes(status_line.LOG_EVERY_S))),
-        promise("at the pace of the newest {} % of the units", percent(pace._NEWEST)),
+        promise("The pace is that of the newest {} % of the units", percent(pace._NEWEST)),
         promise("more than {} times as long as the others", spelled(pace._STALLED)),
         promise("On Azure nodes tell every {} s; cost is", uploads.INTERVAL_S),
         promise("a line for every split ({} panels at most)", charts.MAX_PANELS),

@@ -93,7 +93,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
     ),
     "docs/debugging.md": (
         promise("after a warm-up of {} steps,", profiling.NUM_WARMUP),
-        promise("a table of the {} dearest kernels", spelled(profiling.NUM_KERNELS)),
+        promise("a table of the {} slowest kernels", spelled(profiling.NUM_KERNELS)),
     ),
     "docs/own-model.md": (
         promise("`--lr` is {} by default for `sgd`, {} for `adamw` and `lamb`.", *USUAL_LR),
