@@ -217,6 +217,7 @@ def test_a_mistake_is_one_line_that_says_what_to_do(zygote, insects, tmp_path):
         ),
         (["--lr", "0"], 2, "--lr must be above 0, not 0.0"),
         (["--mixup", "0.2"], 2, "--mixup and --cutmix mix pictures, and --train head learns from"),
+        (["--sync-batch-norm"], 2, "--sync-batch-norm is for norms that train, and --train head"),
         (["--label-smoothing", "2"], 2, "--label-smoothing must be 0 or more and below 1, not 2.0"),
         (["--num-images", "1"], 2, "--num-images must be 2 or more, not 1"),
     ]

@@ -84,5 +84,6 @@ def test_corrupt_pictures_are_named_counted_and_skipped_up_to_a_limit(found):
             f"2 corrupt pictures are more than --max-corrupt 1: {why.format(1)} {hint}"
         ),
         "none allowed": f"{why.format(0)} {hint}",
-        "all": f"{why.format(0)} {hint}",
+        "all": f"all 2 pictures of a rank's batch are corrupt, and none can stand in: {why.format(0)} "
+        "(hint: a larger batch, or the data set without them)",
     }

@@ -61,6 +61,13 @@ def trained(
     whole = (folder / "photos" / "a.jpg").read_bytes()
     (folder / "photos" / "a-cut.jpg").write_bytes(whole[: len(whole) // 2])
     make_pictures(folder / "few", num_classes=3, num_train=24, num_val=6, size=48, seed=1)
+    names = ("ant", "bee", "cat", "dog")
+    make_pictures(
+        folder / "named", names=names, num_classes=4, num_train=24, num_val=6, size=48, seed=1
+    )
+    header = json.dumps({"a": {"dtype": "BF16", "shape": [1], "data_offsets": [0, 2]}}).encode()
+    halves = len(header).to_bytes(8, "little") + header + bytes(2)
+    (folder / "halves.safetensors").write_bytes(halves)
     (folder / "by-model").mkdir()
     (folder / "by-model" / "metrics.jsonl").write_text(f"{OF_A_TRAINING}\n")
     head = ("--weights", "head/model/head.safetensors")
@@ -83,6 +90,11 @@ def trained(
         "head": ("--head", *TWICE, "--output-dir", "head"),
         "its": ("--head", *TWICE, *head, "--evaluate-only", "--output-dir", "by-head"),
         "others": ("--head", "--data", "few", *TWICE[2:], *head, "--evaluate-only"),
+        "renamed": ("--head", "--data", "named", *TWICE[2:], *head, "--evaluate-only"),
+        "begun": ("--head", "--data", "few", *TWICE[2:], *head, "--output-dir", "begun"),
+        "halves": ("--head", *TWICE, "--weights", "halves.safetensors"),
+        "odd": ("--odd", *TWICE),
+        "odd and smooth": ("--odd", *TWICE, "--label-smoothing", "0"),
     }
     said = call(tensorflow_zygote, folder, framework, *cases.values())
     return folder, dict(zip(cases, said, strict=True))
@@ -120,6 +132,40 @@ def test_weights_of_other_classes_are_not_evaluated(trained):
         1,
         "error: --evaluate-only would evaluate random weights: "
         "`head/model/head.safetensors` is for 4 classes, not 3",
+    )
+
+
+def test_a_head_for_other_classes_begins_anew_whatever_its_layers_name(trained):
+    """Of another number, and of the same number by other names."""
+    _, said = trained
+    code, line = last_line(said["renamed"])
+    assert (code, line.partition(" (hint: ")[0]) == (
+        1,
+        "error: --evaluate-only would evaluate random weights: `head/model/head.safetensors` is for "
+        "other classes: class-0000, class-0001, class-0002, class-0003; not ant, bee, cat, dog",
+    )
+    assert said["begun"][0] == 0
+    assert "`head/model/head.safetensors` is for 4 classes, not 3: a new head" in said["begun"][1]
+
+
+def test_weights_of_a_kind_that_numpy_lacks_are_one_line(trained):
+    _, said = trained
+    code, line = last_line(said["halves"])
+    assert (code, line.partition(" (hint: ")[0]) == (
+        1,
+        "error: no weights can be read from `halves.safetensors`: NumPy has no numbers of the kind 'BF16'",
+    )
+
+
+@pytest.mark.parametrize("name", ["odd", "odd and smooth"])
+def test_a_network_of_other_outputs_than_the_data_has_classes_is_refused(trained, name):
+    """With smoothed labels it was trained on, towards a class that there is not."""
+    _, said = trained
+    code, line = last_line(said[name])
+    assert (code, line.partition(" (hint: ")[0]) == (
+        1,
+        "error: build() makes a network that gives outputs of shape (5,) for a picture: "
+        "the data has 4 classes",
     )
 
 

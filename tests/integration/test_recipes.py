@@ -192,6 +192,8 @@ def test_what_is_beyond_a_gpus_memory_is_said_with_its_batch(memory):
         "head": "the largest --batch-per-rank that fits is 5",
         "all": "the largest --batch-per-rank that fits is 5",
         "one digit": "the largest --batch-size that fits is 1",
+        "digits to evaluate": f"{said} an evaluation of 1,024 pictures at once over all ranks {other}",
+        # Of which the first sample is corrupt, and the next one stands in its place.
         "one own": "the largest --batch-size that fits is 1",
         # Of one picture there are no batch statistics; of digits and own samples, no other size.
         "no digit": f"{said} a step of 1 sample (hint: --precision bf16)",

@@ -223,6 +223,7 @@ def test_a_mistake_is_one_line_that_says_what_to_do(zygote, pictures, tmp_path):
         (["--image-size", "31"], 2, "--image-size must be 32 or more, not 31"),
         (["--label-smoothing", "1"], 2, "--label-smoothing must be 0 or more and below 1, not 1.0"),
         (["--epochs", "0"], 2, "--epochs must be above 0, not 0"),
+        (["--data", "random", "--rand-augment", "6"], 2, "--rand-augment changes pictures as they"),
     ]
     found = call(zygote, tmp_path, MODULE, *(arguments for arguments, _, _ in cases))
     for (arguments, code, message), said in zip(cases, found, strict=True):

@@ -17,6 +17,7 @@ from typing import Literal, Protocol, Self
 
 from trainer.common.errors import TrainingError
 from trainer.common.messages import warn
+from trainer.common.rundir import OUTPUT_HINT
 from trainer.common.whole_file import write_whole
 from trainer.common.world import World
 
@@ -62,7 +63,7 @@ class Metrics:
         main: MainFigure | None = None,
         say: Callable[[str], None] = warn,
     ) -> None:
-        """Open the file; its `folder` is made where it is missing.
+        """Open the file; its `folder` is made where it is missing, and TrainingError raised if it cannot be.
 
         Lines that come again are dropped: those of steps beyond `after_step`, where this training
         begins, and evaluations at it. They are of an attempt that got further than its checkpoint.
@@ -77,12 +78,11 @@ class Metrics:
         self._has_lost = False
         self._is_torn = False
         if world.is_main:
-            path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 _keep_until(path, after_step, only_evaluates=only_evaluates, only_split=only_split)
             except (OSError, TrainingError) as error:
                 say(f"metrics of the attempt before stay beside the new ones: {error}")
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            self._fd = _open(path)
 
     def log(self, *, step: int, epoch: float, split: str, **values: float) -> None:
         """Write one line per named value; a value that is not finite is our mistake."""
@@ -138,11 +138,20 @@ class Metrics:
             self._say(f"lines of metrics are lost: {why}; training goes on")
 
 
+def _open(path: Path) -> int:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    except OSError as error:
+        message = f"the metrics file `{path}` cannot be opened: {error.strerror}"
+        raise TrainingError(message, hint=OUTPUT_HINT) from None
+
+
 def _keep_until(path: Path, step: int, *, only_evaluates: bool, only_split: str | None) -> None:
     """Keep the lines of what is done at this step; the file is there whole or as it was."""
     try:
         lines = path.read_bytes().splitlines(keepends=True)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return
     kept: list[bytes] = []
     for line in lines:

@@ -59,11 +59,35 @@ def write_about(weights: Path, about: Mapping[str, object]) -> None:
 
 def require_classes(weights: Path, classes: object) -> None:
     """Raise TrainingError where a description is there and says other classes than these."""
-    found = _read_json(weights).get("classes") if weights.with_suffix(".json").exists() else None
-    if found is not None and classes is not None and found != classes:
-        theirs, ours = _shown(found), _shown(classes)
-        message = f"`{weights}` tells other classes apart than the data has: {theirs}; not {ours}"
+    others = _other_classes(weights, classes)
+    if others:
+        message = f"`{weights}` tells other classes apart than the data has: {others}"
         raise TrainingError(message, hint="data with the same classes, in the same order")
+
+
+def why_new_head(weights: Path, num_outputs: int, classes: Sequence[str]) -> str:
+    """Say why the head of a file, of so many outputs, is none for these classes; nothing where it is one.
+
+    The names of its classes are those of a description beside it, where there is one.
+    """
+    if num_outputs != len(classes):
+        return f"`{weights}` is for {num_outputs} classes, not {len(classes)}"
+    others = _other_classes(weights, [*classes])
+    return f"`{weights}` is for other classes: {others}" if others else ""
+
+
+def require_scores(shape: Sequence[int | None] | None, classes: Sequence[str]) -> None:
+    """Raise TrainingError where a network does not give a score for each class.
+
+    `shape` is that of its outputs for one batch, None where they are no single tensor.
+    """
+    if shape is not None and tuple(shape[1:]) == (len(classes),):
+        return
+    found = "no single tensor" if shape is None else f"outputs of shape {(*shape[1:],)}"
+    message = f"build() makes a network that gives {found} for a picture: the data has {len(classes)} classes"
+    raise TrainingError(
+        message, hint="a last layer of `num_classes` outputs, which build() is given"
+    )
 
 
 def require_shapes(
@@ -110,6 +134,14 @@ def read_about(path: Path) -> About:
         network=network or "",
         loss=cast("LossName | None", loss),
     )
+
+
+def _other_classes(weights: Path, classes: object) -> str:
+    """Show the classes that a description beside the weights names, and these, where they differ."""
+    found = _read_json(weights).get("classes") if weights.with_suffix(".json").exists() else None
+    if found is None or classes is None or found == classes:
+        return ""
+    return f"{_shown(found)}; not {_shown(classes)}"
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from trainer.common.whole_file import write_whole
 
 _INPUT = "TRAINYARD_INPUT_"
 _OUTPUT = "TRAINYARD_OUTPUT_"
+# Outputs of our programs.
+OUTPUTS = ("model", "predictions", "profile")
 OUTPUT_HINT = "--output-dir DIR, a folder that can be written to, on a disk with some space"
 
 
@@ -78,9 +80,12 @@ class RunDir:
     def require_outputs(self) -> None:
         """Raises TrainingError where nothing can be written to an output: at once, not at the end.
 
-        A folder that is not there yet is made. Nothing is left in it.
+        A folder that is not there yet is made, but for those of outputs that the job does not declare,
+        of which a program writes some. Nothing is left in it.
         """
-        for folder in (self.outputs, *self.named_outputs.values()):
+        undeclared = (self.outputs / name for name in OUTPUTS)
+        there = (each for each in undeclared if os.path.lexists(each))
+        for folder in (self.outputs, *self.named_outputs.values(), *there):
             _make(folder)
             try:
                 tempfile.TemporaryFile(dir=folder).close()

@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from trainer.common.errors import TrainingError
-from trainer.common.model_about import About
+from trainer.common.model_about import About, require_scores
 from trainer.common.options import MAY_CHANGE, parse_options
+from trainer.common.position import Position
 from trainer.common.resnet_options import ResnetOptions
 from trainer.common.schedule import Schedule
 from trainer.pytorch.loader import Augment
@@ -42,9 +43,11 @@ from trainer.pytorch.picture_data import (
     open_loaders,
 )
 from trainer.pytorch.picture_task import PictureTask
+from trainer.pytorch.precision import autocast
 from trainer.pytorch.program import run_program
 from trainer.pytorch.rand_augment import STRONGEST, rand_augment
 from trainer.pytorch.strategy import Ranks
+from trainer.pytorch.whole_samples import looked_at
 
 # Makes a network for pictures of so many classes, of so many pixels a side.
 Build = Callable[[int, int], nn.Module]
@@ -94,6 +97,11 @@ class Options(ResnetOptions, PictureOptions):
         if not 0 <= self.rand_augment <= STRONGEST:
             message = f"--rand-augment must be 0 to {STRONGEST}, not {self.rand_augment:g}"
             raise ValueError(message)
+        if self.rand_augment and self.data == RANDOM and self.recipe is None:
+            message = (
+                "--rand-augment changes pictures as they are decoded, and --data random has none"
+            )
+            raise ValueError(message)
 
 
 def main(
@@ -111,10 +119,22 @@ def main(
     """
     text = (description or __doc__ or "").splitlines()[0]
     given = sys.argv[1:] if argv is None else argv
-    name = parse_options(Options, [*defaults, *given], description=text).recipe
+    kind = Options if build is None else OwnOptions
+    name = parse_options(kind, [*defaults, *given], description=text).recipe
     of_recipe = RECIPES[name] if name else ()
-    options = parse_options(Options, [*defaults, *of_recipe, *given], description=text)
+    options = parse_options(kind, [*defaults, *of_recipe, *given], description=text)
     return run_program(options, lambda ranks: run(Classifier(options, ranks, program, build)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnOptions(Options):
+    """Options of a program whose file builds the network."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.network != Options.network:
+            message = f"--network {self.network} is not what trains here: the program builds its own network"
+            raise ValueError(message)
 
 
 class Classifier(PictureTask[Options]):
@@ -173,7 +193,9 @@ class Classifier(PictureTask[Options]):
         options, num_classes = self.options, len(self.data.classes)
         network = self._make(options.network, num_classes, options.image_size)
         if options.weights is not None:
-            self._unknown = load_pretrained(network, options.weights, say=self.say)
+            self._unknown = load_pretrained(
+                network, options.weights, classes=self.data.classes, say=self.say
+            )
         return network
 
     def _make(self, name: str, num_classes: int, image_size: int) -> nn.Module:
@@ -208,6 +230,21 @@ class Classifier(PictureTask[Options]):
     def wrap(self, model: nn.Module) -> nn.Module:
         """Compile the model where the options say so."""
         return torch.compile(model) if self.options.compile else model
+
+    @torch.no_grad()
+    def begin(self, network: nn.Module, position: Position) -> None:  # noqa: ARG002
+        """Ask a network of the user's own for the scores of a picture; raises TrainingError for other outputs.
+
+        Nothing is counted or drawn for the training, which goes on as if it had not been asked.
+        """
+        if self._build is None:
+            return
+        size = self.options.image_size
+        picture = torch.zeros(1, 3, size, size, dtype=torch.uint8, device=self.device)
+        with looked_at(network, self.device), autocast(self.options.precision, self.device):
+            scores = network(self.sees(picture))
+        shape = scores.shape if isinstance(scores, Tensor) else None
+        require_scores(shape, self.data.classes)
 
     @property
     def schedule(self) -> Schedule:

@@ -96,6 +96,9 @@ class Options(PictureOptions):
                 "--mixup and --cutmix mix pictures, and --train head learns from features of them"
             )
             raise ValueError(message)
+        if self.train == "head" and self.sync_batch_norm:
+            message = "--sync-batch-norm is for norms that train, and --train head leaves them as they are"
+            raise ValueError(message)
 
     @property
     def hint(self) -> str:
@@ -163,7 +166,7 @@ class Transfer(PictureTask[Options]):
         )
         network = build_resnet(options.network, len(self.data.classes))
         if weights is not None:
-            load_pretrained(network, weights, say=self.say)
+            load_pretrained(network, weights, classes=self.data.classes, say=self.say)
         self.is_random = weights is None and not has_model
         return network
 

@@ -10,7 +10,7 @@ import functools
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from trainer.data.pictures.corrupt import CorruptPictures
+from trainer.data.pictures.corrupt import CorruptPictures, places_without
 from trainer.data.pictures.crops import Crop
 from trainer.data.pictures.header import CorruptPicture, not_whole, require_decodable, too_deep
 from trainer.data.pictures.jpeg_crop import JpegCropper
@@ -222,7 +222,9 @@ class Loader:
     def _finish(self, decoding: _Decoding) -> Batch:
         images, samples = decoding.images, decoding.samples
         if decoding.corrupt:
-            places = self._places_without(decoding.corrupt, len(samples))
+            places = places_without(
+                decoding.corrupt, len(samples), counted=self._corrupt, is_filled=self._is_filled
+            )
             images, samples = images[places], [samples[place] for place in places]
         labels = torch.tensor([self._pictures.labels[index] for index in samples])
         return Batch(
@@ -230,22 +232,6 @@ class Loader:
             labels=pin(labels, self._device),
             samples=samples,
         )
-
-    def _places_without(self, corrupt: Mapping[int, CorruptPicture], number: int) -> list[int]:
-        """Give the places of a batch that are left, and some again where it is to be filled.
-
-        Raises TrainingError where one is an error, or all that there are.
-        """
-        for place in sorted(corrupt):
-            if self._corrupt is None:
-                raise corrupt[place]
-            self._corrupt.skip(corrupt[place])
-        whole = [place for place in range(number) if place not in corrupt]
-        if not self._is_filled:
-            return whole
-        if not whole:
-            raise corrupt[0]
-        return whole + [whole[each % len(whole)] for each in range(len(corrupt))]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -198,7 +198,7 @@ class Training(Generic[OptionsT, B]):
                 is_over = options.evaluate_only or position.step >= task.num_steps
                 if is_over or (position.epoch and not position.batch):
                     average_buffers(self._part, ranks.strategy, ranks.world)
-                    with self._memory_of("an evaluation"):
+                    with self._memory_of_evaluation():
                         figures = task.evaluate(self._part, guard, position)
                     split = task.main_figure.split
                     progress.on_epoch(position, figures, split=split, shown=task.shown)
@@ -238,6 +238,13 @@ class Training(Generic[OptionsT, B]):
         if type(task).trial is Task.trial:
             hint = f"a smaller {flag}"
         return memory_told(f"{what} of {flag} {number}", hint=hint)
+
+    def _memory_of_evaluation(self) -> contextlib.AbstractContextManager[None]:
+        """Tell how much an evaluation looks at, where the batch of a step is not what it takes."""
+        of = self._task.evaluation
+        if not of:
+            return self._memory_of("an evaluation")
+        return memory_told(f"an evaluation of {of}", hint=OTHERS_HINT)
 
     def _train_epoch(self, position: Position, guard: Guard) -> Position:
         """Take one step per global batch that is left of the epoch; each rank computes its part."""

@@ -146,6 +146,7 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
     shown = ("box_ap", "mask_ap")
     batch_option = "batch_per_rank"
     less_memory = SMALLER_PICTURES
+    evaluation = "one picture at a time"
     # Each rank draws other regions to learn from, as it sees other pictures.
     stream = "regions"
 
@@ -317,7 +318,7 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
     def trial(self, number: int) -> Part[Sequence[Sample]]:
         """Make a batch of the picture with the most objects, which takes the most memory."""
         index = int(self.training.num_objects.argmax())
-        sample = place(read_sample(self.training[index], is_flipped=False), self.device)
+        sample = place(self.read_whole(index, is_flipped=False), self.device)
         samples = [sample.number] * number
         return Part(batch=[sample] * number, samples=samples, num_samples=number)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,7 +15,9 @@ from torchvision.ops.misc import FrozenBatchNorm2d
 
 from trainer.common.checkpoint import CheckpointFolder
 from trainer.common.errors import TrainingError
+from trainer.common.json_text import parse_json
 from trainer.common.messages import warn
+from trainer.common.model_about import MOST_IMAGE_SIZE
 from trainer.pytorch.maskrcnn_proposals import RegionProposals
 from trainer.pytorch.networks import find_weights
 from trainer.pytorch.state import Tensors, load_weights, read_files
@@ -47,20 +48,22 @@ class Design:
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> Design:
-        """Read it from JSON; raises ValueError where a part is missing."""
+        """Read it from JSON; raises ValueError where a part is missing or cannot be."""
         try:
-            made = cls(
-                backbone=found["backbone"],
-                image_size=int(found["image_size"]),
-                classes=tuple(found["classes"]),
-            )
+            backbone, size, classes = (found[key] for key in ("backbone", "image_size", "classes"))
         except (KeyError, TypeError) as error:
             message = f"no {error}"
             raise ValueError(message) from None
-        if made.backbone not in get_args(BackboneName):
-            message = f"unknown backbone {made.backbone}"
+        if backbone not in get_args(BackboneName):
+            message = f"unknown backbone {backbone}"
             raise ValueError(message)
-        return made
+        if not isinstance(size, int) or not 0 < size <= MOST_IMAGE_SIZE:
+            message = f"image_size is {size}, not 1 to {MOST_IMAGE_SIZE}"
+            raise ValueError(message)
+        if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
+            message = "its classes are no names"
+            raise ValueError(message)
+        return cls(backbone=backbone, image_size=size, classes=tuple(classes))
 
     def as_json(self) -> dict[str, object]:
         """Give what `of` reads."""
@@ -198,10 +201,14 @@ def read_weights(path: Path) -> Weights:
     about = path.with_suffix(".json")
     if about.exists():
         try:
-            design = Design.of(json.loads(about.read_bytes()))
+            design = Design.of(parse_json(about.read_bytes()))
         except ValueError as error:
-            message = f"`{about}` does not describe weights of Mask R-CNN: {error}"
-            raise TrainingError(message, hint="the .json that training wrote beside them") from None
+            raise _misdescribed(about, str(error)) from None
+        num_classes = len(design.classes)
+        if not _tells(tensors, num_classes):
+            raise _misdescribed(
+                about, f"it names {num_classes} classes, and the weights tell others"
+            )
         return Weights(name=path.name, design=design, tensors=tensors)
     categories = MaskRCNN_ResNet50_FPN_Weights.COCO_V1.meta["categories"]
     scores = tensors.get(SCORES)
@@ -263,6 +270,21 @@ def _read_checkpoint(path: Path) -> Weights:
         pass
     message = f"`{path}` holds no checkpoint of Mask R-CNN"
     raise TrainingError(message, hint="the folder that holds step-..., or a file of weights")
+
+
+def _tells(tensors: Tensors, num_classes: int) -> bool:
+    """Whether the weights have outputs for so many classes and the background."""
+    rows = {
+        f"{layer}.{part}": size * (num_classes + 1)
+        for layer, size in PREDICTORS.items()
+        for part in ("weight", "bias")
+    }
+    return all(key in tensors and tensors[key].shape[:1] == (rows[key],) for key in rows)
+
+
+def _misdescribed(about: Path, why: str) -> TrainingError:
+    message = f"`{about}` does not describe weights of Mask R-CNN: {why}"
+    return TrainingError(message, hint="the .json that training wrote beside them")
 
 
 def _in_fp32(made: Any) -> Any:

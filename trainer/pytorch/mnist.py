@@ -104,6 +104,7 @@ class Digits(Task[Options, tuple[Tensor, Tensor]]):
     program = "trainer.pytorch.mnist"
     main_figure = MainFigure(split="test", name="accuracy", goal="max")
     shown = ("loss", "accuracy")
+    evaluation = f"{EVALUATION_BATCH:,} pictures at once over all ranks"
 
     training: Split
     testing: Split

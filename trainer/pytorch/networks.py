@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from trainer.common.errors import TrainingError
-from trainer.common.model_about import require_shapes
+from trainer.common.model_about import require_shapes, why_new_head
 from trainer.data.prepare.published import WEIGHTS
 from trainer.data.prepare.weights import by_hand, weights_name
 from trainer.pytorch.state import as_state_of, load_weights
@@ -126,10 +126,12 @@ def find_weights(path: Path | None, folder: Path, *, option: str, is_made: bool)
     raise TrainingError(message, hint=f"{where}{named}, and push it with the data; {from_scratch}")
 
 
-def load_pretrained(network: nn.Module, path: Path, *, say: Callable[[str], None]) -> str:
-    """Load pretrained weights; a head for another number of classes stays as it is, and says so.
+def load_pretrained(
+    network: nn.Module, path: Path, *, classes: Sequence[str], say: Callable[[str], None]
+) -> str:
+    """Load pretrained weights; a head for other classes than these stays as it is, and says so.
 
-    The head is the network's last layer. Gives why it stays as it is, or nothing. Raises TrainingError
+    The head is the network's last layer, if it has an output for each class. Gives why it stays as it is, or nothing. Raises TrainingError
     where the file holds another network's.
     """
     weights = _as_built_here(network, load_weights(path))
@@ -137,10 +139,10 @@ def load_pretrained(network: nn.Module, path: Path, *, say: Callable[[str], None
     head = f"{list(wanted)[-1].rpartition('.')[0]}."
     matrix = f"{head}weight"
     unknown = ""
-    if matrix in weights and weights[matrix].shape[1:] == wanted[matrix].shape[1:]:
-        num_classes = len(weights[matrix])
-        if num_classes != len(wanted[matrix]):
-            unknown = f"`{path}` is for {num_classes} classes, not {len(wanted[matrix])}"
+    is_head = matrix in wanted and wanted[matrix].shape[:1] == (len(classes),)
+    if is_head and matrix in weights and weights[matrix].shape[1:] == wanted[matrix].shape[1:]:
+        unknown = why_new_head(path, len(weights[matrix]), classes)
+        if unknown:
             say(f"{unknown}: a new head")
             weights = {key: value for key, value in weights.items() if not key.startswith(head)}
             weights |= {key: value for key, value in wanted.items() if key.startswith(head)}

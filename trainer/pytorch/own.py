@@ -43,6 +43,7 @@ from trainer.pytorch.whole_samples import (
     Samples,
     WholeSamples,
     draws_apart,
+    looked_at,
     require_corrupt,
     seed_draws,
 )
@@ -197,12 +198,10 @@ class OwnTask(Task[Options, Pair]):
         """
         if self.options.find_batch:
             return
-        network.eval()
-        gpus = [self.device] if self.device.type == "cuda" else []
         samples = WholeSamples(self.val, stream=f"{self.options.seed}/{OF_VALIDATION}")
         rows = range(min(NUM_ASKED, len(self.val)))
         pair = default_collate([each[:2] for each in samples.__getitems__(rows)])
-        with torch.random.fork_rng(gpus), draws_apart():
+        with looked_at(network, self.device):
             _, figures = self._look(network, place(pair, self.device))
         require_names(list(figures), main=self._own.main)
         require_values(figures, num_samples=len(rows))
@@ -226,12 +225,15 @@ class OwnTask(Task[Options, Pair]):
             yield Part(batch=pair, samples=samples, num_samples=size)
 
     def trial(self, number: int) -> Part[Pair]:
-        """Make a batch of the first samples."""
-        return first_samples(
-            number,
-            len(self.train),
-            lambda rows: place(default_collate([self.train[row] for row in rows]), self.device),
-        )
+        """Make a batch of the first samples, as the first epoch reads them."""
+        samples = WholeSamples(self.train, stream=f"{self.options.seed}/1")
+
+        def take(rows: Sequence[int]) -> Pair:
+            return place(
+                default_collate([each[:2] for each in samples.__getitems__(rows)]), self.device
+            )
+
+        return first_samples(number, len(self.train), take)
 
     def loss(self, model: nn.Module, part: Part[Pair]) -> Loss:
         """Compute the user's loss."""

@@ -181,7 +181,8 @@ def weights_digest(network: nn.Module) -> bytes:
     digest = hashlib.sha256()
     for name, value in sorted(network.state_dict().items()):
         digest.update(name.encode())
-        digest.update(value.cpu().contiguous().numpy().tobytes())
+        # By bytes: NumPy has no bf16.
+        digest.update(value.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.digest()
 
 
@@ -200,6 +201,8 @@ def load_weights(path: Path) -> Tensors:
             return load(path.read_bytes())
         found: Any = torch.load(path, map_location="cpu", weights_only=True)
         if not isinstance(found, dict) or not all(map(torch.is_tensor, found.values())):
+            raise ValueError
+        if not all(isinstance(name, str) for name in found):
             raise ValueError
         return cast("Tensors", found)
     except (OSError, SafetensorError) as error:

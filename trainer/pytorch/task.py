@@ -71,6 +71,8 @@ class Task(ABC, Generic[OptionsT, B]):
     # The fewest samples of a step, and what lets memory hold them.
     least_batch: ClassVar[int] = 1
     less_memory: ClassVar[str] = "--precision bf16"
+    # What an evaluation looks at, where the option of a step's size does not say it.
+    evaluation: ClassVar[str] = ""
     # Names the random stream that each rank has of its own while it trains.
     stream: ClassVar[str] = "dropout"
 

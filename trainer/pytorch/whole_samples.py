@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainer.common.errors import TrainingError
 from trainer.data.pictures.header import CorruptPicture
@@ -63,6 +63,18 @@ class WholeSamples:
             return given, target, "\n".join(told)
         message = f"none of the {len(self.data)} samples can be decoded"
         raise TrainingError(message, hint="get the data set again")
+
+
+@contextmanager
+def looked_at(network: nn.Module, device: torch.device) -> Generator[None]:
+    """Look at a few samples before a training, which goes on as if nobody had: in eval mode, draws apart.
+
+    Training itself puts the network in its mode.
+    """
+    network.eval()
+    gpus = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(gpus), draws_apart():
+        yield
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -12,6 +12,7 @@ import keras
 from trainer.common.accelerators import warn_of_emulation
 from trainer.common.messages import say
 from trainer.common.metrics import Metrics
+from trainer.common.model_about import require_scores
 from trainer.common.model_options import ModelOptions
 from trainer.common.options import MAY_CHANGE, recipe_of
 from trainer.common.position import Position
@@ -137,6 +138,21 @@ class Job:
         )
 
 
+def make_network(
+    build: Build | None, classes: Sequence[str], image_size: int, *, batch: int
+) -> keras.Model:
+    """Make the user's own network, else ResNet-50.
+
+    Raises TrainingError where the user's own does not give a score for each class, of batches of so many.
+    """
+    network = (build or build_resnet50)(len(classes), image_size)
+    if build is not None:
+        images = keras.KerasTensor((batch, image_size, image_size, 3), dtype="uint8")
+        scores = network.compute_output_spec(images)  # a trace: nothing is computed or drawn
+        require_scores(getattr(scores, "shape", None), classes)
+    return network
+
+
 def prepare(
     program: str,
     options: Options,
@@ -156,11 +172,11 @@ def prepare(
         warn_of_emulation(options.precision, device)
     set_precision(options.precision)
     keras.utils.set_random_seed(options.seed)
-    network = (build or build_resnet50)(data.num_classes, options.image_size)
+    network = make_network(build, data.classes, options.image_size, batch=options.batch_per_rank)
     unknown = ""
     if options.weights is not None:
         tell = say if world.is_main else lambda _: None
-        unknown = load_pretrained(network, options.weights, say=tell)
+        unknown = load_pretrained(network, options.weights, classes=data.classes, say=tell)
     if options.model is not None:
         load_model(network, options.model, classes=list(data.classes))
     optimizer = make_optimizer(

@@ -8,7 +8,7 @@ which lets go of Python's lock. TensorFlow's own decoder with an antialiased res
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -17,7 +17,7 @@ import tensorflow as tf
 from PIL import Image
 
 from trainer.common.errors import TrainingError
-from trainer.data.pictures.corrupt import CorruptPictures
+from trainer.data.pictures.corrupt import CorruptPictures, places_without
 from trainer.data.pictures.crops import Crop
 from trainer.data.pictures.decoding import decode_rgb
 from trainer.data.pictures.header import CorruptPicture
@@ -134,7 +134,9 @@ class Loader:
             except CorruptPicture as error:
                 corrupt[place] = error
         if corrupt:
-            places = self._places_without(corrupt, len(samples))
+            places = places_without(
+                corrupt, len(samples), counted=self._corrupt, is_filled=self._is_filled
+            )
             images[: len(places)] = images[places]
             images[len(places) :] = 0
             samples = [samples[place] for place in places]
@@ -163,22 +165,6 @@ class Loader:
         part = picture.crop(crop.box).resize((self._size, self._size), Image.Resampling.BILINEAR)
         pixels = np.asarray(part)
         target[:] = pixels[:, ::-1] if crop.is_flipped else pixels
-
-    def _places_without(self, corrupt: Mapping[int, CorruptPicture], number: int) -> list[int]:
-        """Give the places of a batch that are left, and some again where it is to be filled.
-
-        Raises TrainingError where one is an error, or all that there are.
-        """
-        for place in sorted(corrupt):
-            if self._corrupt is None:
-                raise corrupt[place]
-            self._corrupt.skip(corrupt[place])
-        whole = [place for place in range(number) if place not in corrupt]
-        if not self._is_filled:
-            return whole
-        if not whole:
-            raise corrupt[0]
-        return whole + [whole[each % len(whole)] for each in range(len(corrupt))]
 
 
 class _Decoding:

@@ -7,7 +7,7 @@ outputs/model/NAME.json          trainer.common.model_about
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,11 @@ from trainer.common.model_about import (
     require_classes,
     require_model,
     require_shapes,
+    why_new_head,
     write_about,
 )
 from trainer.common.whole_file import write_whole
-from trainer.tf.network import HEAD, FusedBatchNorm
+from trainer.tf.network import FusedBatchNorm
 
 Arrays = dict[str, np.ndarray]
 # Name in a file, variable, and the axes that turn its values into the file's.
@@ -49,17 +50,21 @@ def load_model(network: keras.Model, path: Path, *, classes: object = None) -> N
     require_classes(path, classes)
 
 
-def load_pretrained(network: keras.Model, path: Path, *, say: Callable[[str], None]) -> str:
-    """Load pretrained weights; a head for another number of classes stays as it is, and says so.
+def load_pretrained(
+    network: keras.Model, path: Path, *, classes: Sequence[str], say: Callable[[str], None]
+) -> str:
+    """Load pretrained weights; a head for other classes than these stays as it is, and says so.
 
     Gives why it stays as it is, or nothing. Raises TrainingError where the file holds another network's.
     """
-    given, wanted, head = _read(path), weights_of(network), f"{HEAD}.weight"
-    weights = _with_own_head(given, wanted)
-    unknown = ""
-    if weights is not given:
-        unknown = f"`{path}` is for {len(given[head])} classes, not {len(wanted[head])}"
+    weights, wanted, unknown = _read(path), weights_of(network), ""
+    head = _head(network, len(classes))
+    num_outputs = _num_outputs(head, weights, wanted)
+    if num_outputs:
+        unknown = why_new_head(path, num_outputs, classes)
+    if unknown:
         say(f"{unknown}: a new head")
+        weights |= {name: wanted[name] for name, _, _ in head}
     _fill(
         network,
         path,
@@ -86,6 +91,9 @@ def _read(path: Path) -> Arrays:
     except (OSError, SafetensorError) as error:
         message = f"no weights can be read from `{path}`: {str(error).splitlines()[0]}"
         raise TrainingError(message, hint="a .safetensors file, as torchvision names it") from None
+    except KeyError as kind:  # of safetensors, for what NumPy has no type of
+        message = f"no weights can be read from `{path}`: NumPy has no numbers of the kind {kind}"
+        raise TrainingError(message, hint="the same weights saved as fp32") from None
 
 
 def _fill(network: keras.Model, path: Path, weights: Arrays, *, hint: str) -> None:
@@ -94,15 +102,25 @@ def _fill(network: keras.Model, path: Path, weights: Arrays, *, hint: str) -> No
         variable.assign(weights[name].astype(variable.dtype).transpose(np.argsort(axes)))
 
 
-def _with_own_head(weights: Arrays, wanted: Arrays) -> Arrays:
-    """Give the same weights, or those of the network in place of a head for another number of classes."""
-    shapes = [
-        each[f"{HEAD}.weight"].shape for each in (weights, wanted) if f"{HEAD}.weight" in each
-    ]
-    if len(shapes) < 2 or shapes[0] == shapes[1] or shapes[0][1:] != shapes[1][1:]:
-        return weights
-    others = {key: value for key, value in weights.items() if not key.startswith(f"{HEAD}.")}
-    return others | {key: value for key, value in wanted.items() if key.startswith(f"{HEAD}.")}
+def _head(network: keras.Model, num_classes: int) -> list[Named]:
+    """Give the weights of the last dense layer, its kernel first; none if it has no output for each class."""
+    dense = [each for each in network.layers if isinstance(each, keras.layers.Dense)]
+    if not dense or dense[-1].units != num_classes:
+        return []
+    own = [id(each) for each in dense[-1].weights]
+    return [each for each in _named(network) if id(each[1]) in own]
+
+
+def _num_outputs(head: Sequence[Named], weights: Arrays, wanted: Arrays) -> int:
+    """Count the outputs of a file's head; 0 where it has none that takes as many inputs."""
+    if not head:
+        return 0
+    name, _, axes = head[0]
+    found = weights[name].shape if name in weights else ()
+    place = axes.index(1)
+    if len(found) != len(axes) or found[1 - place] != wanted[name].shape[1 - place]:
+        return 0
+    return found[place]
 
 
 def _named(network: keras.Model) -> list[Named]:

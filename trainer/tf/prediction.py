@@ -13,10 +13,9 @@ from trainer.common.model_about import read_about
 from trainer.common.sharding import batches_in_order
 from trainer.data.pictures.crops import center_crop
 from trainer.data.pictures.predicted import Files, find_files, tell_classes, tell_rows
-from trainer.tf.job import Build, Options
+from trainer.tf.job import Build, Options, make_network
 from trainer.tf.loader import Loader
 from trainer.tf.model_file import load_model
-from trainer.tf.network import build_resnet50
 from trainer.tf.optimizer import set_precision
 from trainer.tf.strategy import Ranks, pick_device
 
@@ -33,7 +32,7 @@ def predict(place: Path, options: Options, ranks: Ranks, *, build: Build | None)
     device = pick_device(options.device, ranks.world)
     about = read_about(options.saved)
     set_precision(options.precision)
-    network = (build or build_resnet50)(len(about.classes), about.image_size)
+    network = make_network(build, about.classes, about.image_size, batch=BATCH)
     load_model(network, options.saved)
     loader = Loader(
         files,

@@ -20,6 +20,7 @@ from trainer.common.options import parse_options
 from trainer.common.preemption import Notice
 from trainer.common.rundir import RunDir
 from trainer.common.world import World
+from trainer.data.pictures.header import CorruptPicture
 from trainer.data.pictures.predicted import Files, Row
 from trainer.data.synthesize.digits import make_default_digits
 from trainer.pytorch import classifier, hymenoptera, mnist, own
@@ -125,13 +126,23 @@ class Transfer(FiveFit, hymenoptera.Transfer):
     """Takes numbers of samples from --batch-per-rank."""
 
 
+class WithoutRoomToEvaluate(mnist.Digits):
+    """Has no room for the pictures of an evaluation, whatever the batch of a step is."""
+
+    def evaluate(self, *_given: object) -> dict[str, float]:
+        """Find no room."""
+        raise torch.OutOfMemoryError
+
+
 class Rows:
-    """Samples of an own training."""
+    """Samples of an own training, of which the first is corrupt."""
 
     def __len__(self) -> int:
         return 4
 
-    def __getitem__(self, _index: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        if not index:
+            raise CorruptPicture("0", "the first one is cut off")
         return torch.zeros(2), torch.zeros(1)
 
 
@@ -194,11 +205,13 @@ def searches(ranks: Ranks) -> dict[str, str]:
     say_of(WithoutRoomToDraw(parse_options(hymenoptera.Options, made), ranks), warnings)
     few: dict[str, str] = {}
     tiny = ("--find-batch", "--batch-size", "4")
+    one = parse_options(mnist.Options, [*digits[1:], "--epochs", "1"])
     for name, room, task in (
         ("one digit", 1, Digits(parse_options(mnist.Options, digits), ranks)),
         ("no digit", 0, Digits(parse_options(mnist.Options, digits), ranks)),
         ("one own", 1, Own(parse_options(own.Options, tiny), ranks, ROWS)),
         ("no own", 0, Own(parse_options(own.Options, tiny), ranks, ROWS)),
+        ("digits to evaluate", 5, WithoutRoomToEvaluate(one, ranks)),
         ("one feature", 1, Transfer(parse_options(hymenoptera.Options, pictures), ranks)),
     ):
         task.room = room

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from tests.limits import largest_file
+from trainer.common.errors import TrainingError
 from trainer.common.metrics import MainFigure, Metrics
 from trainer.common.world import World
 
@@ -57,6 +58,18 @@ def test_no_line_that_is_not_json_gets_out(tmp_path):
     ):
         metrics.log(step=1, epoch=1, split="train", loss=float("nan"))
     assert read(tmp_path / "metrics.jsonl") == []
+
+
+def test_a_file_that_cannot_be_opened_is_an_error_of_one_line(tmp_path, capsys):
+    (tmp_path / "metrics.jsonl").mkdir()
+    (tmp_path / "file").touch()
+    for folder, why in ((tmp_path, "Is a directory"), (tmp_path / "file", "File exists")):
+        told = (
+            rf"metrics file `{folder}/metrics\.jsonl` cannot be opened: {why} \(hint: --output-dir"
+        )
+        with pytest.raises(TrainingError, match=told):
+            Metrics(folder / "metrics.jsonl", World())
+    assert capsys.readouterr() == ("", "")
 
 
 # --- attempts ----------------------------------------------------------------------------------

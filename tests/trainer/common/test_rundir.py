@@ -83,3 +83,20 @@ def test_outputs_that_cannot_be_written_to_are_refused_before_anything_begins(tm
     whole = RunDir.from_environment({}, cwd=tmp_path, output_dir=tmp_path / "new")
     whole.require_outputs()
     assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_an_output_that_is_there_and_cannot_be_written_to_is_refused_at_once(tmp_path):
+    """A job started by hand declares none: its model was refused after the last step."""
+    run_dir = RunDir.from_environment({}, cwd=tmp_path)
+    for name in ("model", "predictions", "profile"):
+        (tmp_path / "outputs").mkdir(exist_ok=True)
+        (tmp_path / "outputs" / name).write_text("in the way")
+        with pytest.raises(TrainingError, match=rf"{name}` cannot be made: File exists \(hint"):
+            run_dir.require_outputs()
+        (tmp_path / "outputs" / name).unlink()
+        (tmp_path / "outputs" / name).symlink_to("/proc/self")
+        with pytest.raises(TrainingError, match=rf"{name}` cannot be written to: "):
+            run_dir.require_outputs()
+        (tmp_path / "outputs" / name).unlink()
+    run_dir.require_outputs()
+    assert list((tmp_path / "outputs").iterdir()) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 
 from trainer.common.errors import TrainingError
 from trainer.common.messages import warn
@@ -38,3 +39,28 @@ class CorruptPictures:
             message = f"{number} corrupt pictures are more than --max-corrupt {self._most}: {error}"
             raise TrainingError(message)
         warn(f"{error.reason}; it is skipped, {number} of at most {self._most}")
+
+
+def places_without(
+    corrupt: Mapping[int, CorruptPicture],
+    number: int,
+    *,
+    counted: CorruptPictures | None,
+    is_filled: bool,
+) -> list[int]:
+    """Give the places of a batch of so many that are left, and some again where it is to be filled.
+
+    Raises the error of a corrupt picture where they are not `counted`, and TrainingError where none is left
+    to fill the batch with.
+    """
+    for place in sorted(corrupt):
+        if counted is None:
+            raise corrupt[place]
+        counted.skip(corrupt[place])
+    whole = [place for place in range(number) if place not in corrupt]
+    if not is_filled:
+        return whole
+    if not whole:
+        message = f"all {number} pictures of a rank's batch are corrupt, and none can stand in: {corrupt[0].reason}"
+        raise TrainingError(message, hint="a larger batch, or the data set without them")
+    return whole + [whole[each % len(whole)] for each in range(len(corrupt))]

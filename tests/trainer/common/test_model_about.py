@@ -1,0 +1,55 @@
+"""What a saved model tells apart is compared with the data's classes, and with a network's outputs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from trainer.common.errors import TrainingError
+from trainer.common.model_about import require_classes, require_scores, why_new_head
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    """A file of weights whose description names ants and bees."""
+    (tmp_path / "w.json").write_text(json.dumps({"classes": ["ants", "bees"]}))
+    return tmp_path / "w.safetensors"
+
+
+def test_a_head_for_other_classes_is_none_for_these(weights, tmp_path):
+    told = f"`{weights}` is for other classes: ants, bees; not cats, dogs"
+    assert why_new_head(weights, 2, ("cats", "dogs")) == told
+    assert why_new_head(weights, 2, ("bees", "ants")).endswith(": ants, bees; not bees, ants")
+    assert why_new_head(weights, 3, ("ants", "bees")) == f"`{weights}` is for 3 classes, not 2"
+    assert why_new_head(weights, 2, ("ants", "bees")) == ""
+    assert why_new_head(tmp_path / "without.pth", 2, ("cats", "dogs")) == ""
+
+
+def test_a_model_of_other_classes_is_refused(weights):
+    require_classes(weights, ["ants", "bees"])
+    require_classes(weights, None)
+    with pytest.raises(
+        TrainingError, match=r"other classes apart than the data has: ants, bees; not x "
+    ):
+        require_classes(weights, ["x"])
+
+
+@pytest.mark.parametrize(
+    ("shape", "told"),
+    [
+        ((1, 3), r"outputs of shape \(3,\) for a picture: the data has 2 classes"),
+        ((None, 1), r"outputs of shape \(1,\)"),
+        ((1, 2, 2), r"outputs of shape \(2, 2\)"),
+        (None, "no single tensor"),
+    ],
+)
+def test_a_network_without_a_score_for_each_class_is_refused(shape, told):
+    with pytest.raises(TrainingError, match=told):
+        require_scores(shape, ("ants", "bees"))
+
+
+def test_a_score_for_each_class_is_what_is_wanted():
+    require_scores((None, 2), ("ants", "bees"))
+    require_scores((8, 2), ("ants", "bees"))
