@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.data import TensorDataset
+from torch.utils.data import TensorDataset, random_split
 from torchvision.transforms.functional import pil_to_tensor, to_pil_image
 
 from trainer.pytorch import own
@@ -15,22 +15,20 @@ from trainer.pytorch import own
 SIDE = 48
 
 
-def discs(num_pictures: int, seed: int) -> TensorDataset:
-    """Make bright discs in noise (N x 1 x 48 x 48), and their pixels (N x 48 x 48, 0 or 1)."""
-    generator = torch.Generator().manual_seed(seed)
-    x, y, radius = torch.rand(3, num_pictures, 1, 1, generator=generator)
+def discs(_seed: int) -> tuple[own.Samples, own.Samples]:
+    """Draw bright discs in noise (1 x 48 x 48), with their pixels (48 x 48, 0 or 1), by the seeded generators."""
+    x, y, radius = torch.rand(3, 580, 1, 1)
     places = torch.arange(SIDE)
     distances = torch.hypot(places - SIDE * x, places[:, None] - SIDE * y)
     masks = (distances < 4 + 10 * radius).float()
-    noise = torch.randn(masks.shape, generator=generator)
-    return TensorDataset((masks + 0.5 * noise)[:, None], masks)
+    noisy = masks + 0.5 * torch.randn(masks.shape)
+    train, val = random_split(TensorDataset(noisy[:, None], masks), [480, 100])
+    return train, val
 
 
 def build() -> nn.Module:
-    layers = [nn.Sequential(nn.LazyConv2d(16, 5, padding=2), nn.ReLU()) for _ in range(3)]
-    network = nn.Sequential(*layers, nn.LazyConv2d(1, 1), nn.Flatten(1, 2))
-    network(torch.zeros(1, 1, SIDE, SIDE))
-    return network
+    layers = [nn.Sequential(nn.Conv2d(n, 16, 5, padding=2), nn.ReLU()) for n in (1, 16, 16)]
+    return nn.Sequential(*layers, nn.Conv2d(16, 1, 1), nn.Flatten(1, 2))
 
 
 def loss(scores: Tensor, masks: Tensor) -> Tensor:
@@ -60,7 +58,7 @@ def predict(network: nn.Module, path: Path, folder: Path) -> dict[str, object]:
 MINE = own.Own(
     name="segmentation",
     build=build,
-    data=lambda seed: (discs(480, seed), discs(100, seed + 1)),
+    data=discs,
     loss=loss,
     figures=figures,
     main="iou",
