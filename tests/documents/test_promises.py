@@ -17,6 +17,7 @@ from tests.documents.promises.sentences import (
     unheld_figures,
     wrong_in,
 )
+from tests.documents.promises.units import mode
 
 ROWS = [(page, row) for page, rows in PROMISES.items() for row in rows]
 
@@ -70,6 +71,13 @@ def test_a_sentence_that_is_gone_or_says_another_figure_is_named(page, row, prob
     assert wrong_in(row, page) == problem
 
 
+def test_a_mode_is_read_from_the_function_that_makes_the_file() -> None:
+    program = "jobs/host/private.py"
+    assert [mode(program, each) for each in ("make_folder", "open_lock")] == ["0700", "0600"]
+    with pytest.raises(ValueError, match="not enough values"):
+        mode(program, "try_lock")
+
+
 def test_a_figure_that_no_row_holds_is_named(page) -> None:
     row = promise("come every {} s;", 10)
     (unheld,) = unheld_figures(page, [row], [])
@@ -90,6 +98,18 @@ def test_a_figure_that_no_row_holds_is_named(page) -> None:
         ("a second one", False),
         ("a half of the page", True),
         ("a support for ports", False),
+        ("a file of mode 0600", True),
+        ("folders 0700", True),
+        ("accuracy 0.0700", False),
+        ("the first 100 pictures", True),
+        ("the first one goes", False),
+        ("`step-<9 digits>-<8 hex digits>/`", True),
+        ("six digits of the subscription", True),
+        ("blend two pictures", False),
+        ("as far as eight requests were on", True),
+        ("the table knows some 700", True),
+        ("one in 50 grey", True),
+        ("most of 500 x 375", True),
     ],
 )
 def test_a_figure_is_known(text: str, is_one: bool) -> None:

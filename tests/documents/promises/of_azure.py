@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from signal import SIGKILL
+from uuid import UUID
 
-from infra import bootstrap_state
+from infra import bootstrap_state, skus
 from infra.cloud import alerts, budget, monitoring, registry, settings, storage, values, vault
 from infra.cloud.settings import CloudSettings, Stage
 from infra.policy import pack
@@ -33,11 +34,13 @@ from tests.documents.promises.units import (
     lengths,
     mib,
     minutes,
+    mode,
     percent,
     spelled,
     weeks,
 )
 from tools.prove_azure import __main__ as prove
+from tools.prove_azure import report
 from trainer.common import bandwidth
 
 STAGES: tuple[Stage, ...] = ("dev", "test", "prod")
@@ -82,6 +85,21 @@ def _tags_left() -> tuple[int, int]:
     )
 
 
+def _state_digits() -> str:
+    names = bootstrap_state.name_everything("name", "subscription")
+    assert names.account.endswith(names.vault.rpartition("-")[2])
+    return spelled(len(names.vault.rpartition("-")[2]))
+
+
+def _num_sizes() -> int:
+    """Count the sizes that the table knows, to a hundred."""
+    return round(len(skus.read_sizes()), -2)
+
+
+def _digits_shown() -> str:
+    return spelled(len(report.scrub(str(UUID(int=0))).partition("-")[0]))
+
+
 PROMISES: dict[str, tuple[Promise, ...]] = {
     "docs/azure-jobs.md": (
         promise("Azure's public price list once {} week", a(weeks(prices.FRESH_S))),
@@ -90,6 +108,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("The image needs Python {} or newer", least_python(node_job._MAIN)),
         promise("(train.py:9) exit code {} ", failure.HANG_EXIT_CODE),
         promise("sends results to the store every {} s from", uploads.INTERVAL_S),
+        promise("kept fresh in a file of mode {}.", mode("jobs/rank/uploads.py", "write_token")),
         promise("until all are sent ({} minutes at most)", minutes(uploads.PATIENCE_S)),
         promise("A further attempt is Azure ML's job `{}`, `RUN_3`", names.job_name("RUN", 2)),
         promise("type `wait` within {} hours", hours(retry.WITHIN_S)),
@@ -133,6 +152,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
     ),
     "docs/azure-state.md": (
         promise("It needs Python {} or newer", ".".join(map(str, OLDEST_PYTHON))),
+        promise("begins every name; {} digits of the subscription", _state_digits()),
         promise("versions kept for {} days", bootstrap_state.OLD_VERSIONS_KEPT_DAYS),
         promise("deleted blobs and containers for {} |", bootstrap_state.DELETED_KEPT_DAYS),
         promise("{} days of soft delete", bootstrap_state.VAULT_KEPT_DAYS),
@@ -219,6 +239,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
             *(LOGS[stage].audit_days for stage in STAGES[1:]),
         ),
         promise("a month of {} hours", clusters.HOURS_A_MONTH),
+        promise("`infra/tables/sizes.csv` knows some {}:", _num_sizes()),
         promise("that have had no tag for {} days", registry._UNTAGGED_DAYS),
         promise(
             "A deleted vault keeps its name for {} days in dev and test, for {} in prod",
@@ -239,7 +260,10 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("{} mandatory rules, no violation", len(pack.RULES)),
         promise("{} mandatory rules, 1 violation", len(pack.RULES)),
     ),
-    "docs/prove-azure.md": (promise("| `--limit USD` | {} where none", prove.LIMIT),),
+    "docs/prove-azure.md": (
+        promise("| `--limit USD` | {} where none", prove.LIMIT),
+        promise("people are cut to their first {} digits", _digits_shown()),
+    ),
 }
 
 _ADVICE = "advice, not a figure of ours"

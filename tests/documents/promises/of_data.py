@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import random
+from typing import Any
+
+import numpy as np
+
 from jobs.blobs.files import BLOCK_BYTES
 from jobs.contracts.errors import ExitCode
 from jobs.datasets import copy, paths, pull, scan_cache
@@ -16,14 +21,46 @@ from tests.documents.promises.units import (
     hours,
     mib,
     minutes,
+    mode,
     spelled,
     typed,
 )
 from trainer.common import sharding
 from trainer.data.pack import program as packing
-from trainer.data.shards import index
+from trainer.data.prepare import digits, published
+from trainer.data.shards import index, tar
 from trainer.data.streaming import blocks, store
 from trainer.data.synthesize import imagenet
+
+SAS_MODE = mode("jobs/runs/signatures.py", "write_signature")
+INPUT_MODE = mode("jobs/engines/local/inputs.py", "_receive")
+
+
+def _of_digits() -> tuple[int, ...]:
+    """Give the size of a digit, of what one of its pixels becomes, and of the border around it."""
+    one = np.zeros((1, 8, 8))
+    one[0, 0, 0] = 16
+    large: Any = digits.enlarge(one)[0]
+    (border, *more), _ = large.nonzero()
+    block = round((len(more) + 1) ** 0.5)
+    return (block, block, border, *large.shape)
+
+
+def _upright() -> str:
+    """Tell that one in so many pictures is higher than wide, by their seeds."""
+    sizes = [imagenet._choose_size(random.Random(number)) for number in range(4000)]
+    return spelled(round(len(sizes) / sum(height > width for width, height in sizes)))
+
+
+def _of_name() -> int:
+    """Count the digits of their checksum that names of published weights have."""
+    (length,) = {
+        len(each.name.removesuffix(".pth").rpartition("-")[2])
+        for each in published.WEIGHTS.values()
+        if each.checksum.digest.startswith(each.name.removesuffix(".pth").rpartition("-")[2])
+    }
+    return length
+
 
 PROMISES: dict[str, tuple[Promise, ...]] = {
     "docs/data.md": (
@@ -31,6 +68,9 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("more than {} characters or {} folders", paths.LONGEST_PATH, paths.MOST_PARTS),
         promise("parts of more than {} bytes", untrusted.LONGEST_PART_BYTES),
         promise("lists the first {} files to delete", pull.NUM_SHOWN),
+        promise(
+            "a block of {} x {} and the picture gets a border of {}: {} x {} without", *_of_digits()
+        ),
     ),
     "docs/promotion.md": (
         promise("a file over {} MiB)", mib(copy.LARGEST_COPY)),
@@ -38,6 +78,8 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("a SAS for reading that ends after {} hours", hours(copy.SAS_S)),
     ),
     "docs/inputs.md": (
+        promise("`, with files of mode {}.", INPUT_MODE),
+        promise("lies in `inputs/NAME.sas` of the run, mode {}, and", SAS_MODE),
         promise("the index is copied ({} bytes a sample)", index.PLACE_BYTES),
         promise("then the samples of {} shards at a time", sharding.WINDOW_SHARDS),
         promise("While one window of {} shards is trained on", sharding.WINDOW_SHARDS),
@@ -68,7 +110,9 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
             "a window of {} shards is {} GiB",
             *(spelled(sharding.WINDOW_SHARDS), gib(sharding.WINDOW_SHARDS * packing.SHARD_BYTES)),
         ),
+        promise("is POSIX ustar with mode {}, owner", tar._MODE[-5:-1].decode()),
         promise("and one in {} more for validation", imagenet.TRAIN_PER_VAL),
+        promise("most of {} x {} pixels, one in {} upright", *imagenet._SIZES[0][1:], _upright()),
         promise(
             "one in {} grey, the sixth of every {} CMYK, the eighth of every {} a PNG",
             *(imagenet.GREY_EVERY, imagenet.CMYK_EVERY, imagenet.PNG_EVERY),
@@ -85,6 +129,9 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         ),
         promise("was refused, {} if something was", int(ExitCode.REFUSED)),
     ),
+    "docs/prepare.md": (
+        promise("torchvision publishes its first {} digits in the file's name", _of_name()),
+    ),
     "launch data --help": (
         promise(
             "Approximate size of a shard (default: {}MiB)", mib(typed("data pack", "shard_size"))
@@ -99,6 +146,7 @@ NO_PROMISES: dict[str, tuple[NoPromise, ...]] = {
         NoPromise(r"`--limit-rate 20M` limits a transfer to 20 MB per second", "an example"),
         NoPromise(r"writes of its last 5 s", "Azurite's own interval"),
         NoPromise(r"one request of a few hundred bytes", "an estimate"),
+        NoPromise(r"digits: 8 x 8 pixels", "scikit-learn's"),
     ),
     "docs/inputs.md": (
         NoPromise(r"shards of 128 MiB: 1\.6 GB", "the product of what stands before it"),

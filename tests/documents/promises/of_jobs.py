@@ -12,7 +12,7 @@ from jobs.contracts.errors import ExitCode
 from jobs.engines import frameworks
 from jobs.engines.azure_ml import node_job, retry, status
 from jobs.engines.local import attempt, containers, launchers
-from jobs.host import console
+from jobs.host import cache, console
 from jobs.jobfile import keras_names, script, yaml_tree
 from jobs.launching import start, status_line
 from jobs.rank import hang, log, main, mask, memory, node, places, uploads
@@ -32,9 +32,11 @@ from tests.documents.promises.units import (
     locked,
     mib,
     minutes,
+    mode,
     percent,
     spelled,
     typed,
+    written_in,
 )
 from trainer.data.pictures import header
 
@@ -53,6 +55,24 @@ def _kind(name: str) -> tuple[str, str]:
 def _frameworks(image: str) -> tuple[str, str]:
     tensorflow, keras = locked(image, "tensorflow-cpu"), locked(image, "keras")
     return tensorflow.rpartition(".")[0], keras.partition(".")[0]
+
+
+FOLDER = mode("jobs/host/private.py", "make_folder")
+LOCK = mode("jobs/host/private.py", "open_lock")
+TOKEN = mode("jobs/rank/uploads.py", "write_token")
+
+
+def _step_folder() -> tuple[int, int]:
+    """Count the digits of a checkpoint's step, and those that tell it from others."""
+    step, num_bytes = written_in(
+        "trainer/common/checkpoint.py", r"step-\{step:0(\d)d\}-\{secrets\.token_hex\((\d)\)\}"
+    )
+    return int(step), 2 * int(num_bytes)
+
+
+def _workspace_digits() -> int:
+    (digits,) = written_in("jobs/runs/cloud_folder.py", r"hexdigest\(\)\[:(\d+)\]")
+    return int(digits)
 
 
 PROMISES: dict[str, tuple[Promise, ...]] = {
@@ -152,6 +172,19 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("States are `{} {} {} {} {} {} {} {}`;", *spec.RunState),
     ),
     "docs/run-directory.md": (
+        promise(
+            "one dataset version's content, files of mode {},",
+            mode("jobs/engines/local/inputs.py", "_receive"),
+        ),
+        promise("Folders that `launch` makes have mode {}, locks {}.", FOLDER, LOCK),
+        promise(
+            "what opens the store to it (mode {}), gone",
+            mode("jobs/runs/signatures.py", "write_signature"),
+        ),
+        promise("(`inputs/<name>.token`, mode {}, kept fresh)", TOKEN),
+        promise("`step-<{} digits>-<{} hex digits>/`", *_step_folder()),
+        promise("the run, and {} hex digits of its job", len(cache.content_key(()))),
+        promise("`<state>/trainyard/<workspace>-<{} hex digits>/", _workspace_digits()),
         promise("one line a run that is over, of the newest {}:", past.MOST_RUNS),
         promise(
             "Places are {} s apart, later {} % of the attempt's time",
@@ -193,6 +226,11 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
     ),
     "docs/local-stack.md": (
         promise("Everything listens on {} only: Azurite", launchers.LOOPBACK),
+        promise(
+            "the account's key: random, mode {},",
+            mode("infra/local/storage_folder.py", "write_whole"),
+        ),
+        promise("(Pulumi's state, logs) are made with mode {}:", FOLDER),
         promise("Azurite needs {} MiB of free space to start", mib(storage_folder.MIN_FREE_BYTES)),
     ),
     "README.md": (
@@ -222,6 +260,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("up to {} MB for one picture", header.MOST_PIXELS * 3 // MEGABYTE),
         promise("| {} MB of memory, and never more", session.LONGEST_BODY >> 20),
         promise("no secret of {} characters or more", mask.SHORT),
+        promise("or state (folders {}, locks {};", FOLDER, LOCK),
         promise(
             "values of 1-{} characters (the log warns below {})", mask.SHORTEST - 1, mask.SHORT
         ),
@@ -265,7 +304,14 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
 }
 
 NO_PROMISES: dict[str, tuple[NoPromise, ...]] = {
+    "docs/job-file.md": (
+        NoPromise(
+            r"a line, mode 0600, git-ignored",
+            "the user's file; others are warned of by test_secrets.py",
+        ),
+    ),
     "docs/command-line.md": (
+        NoPromise(r"the last two lists of `\{", "keys, held by test_prune.py"),
         NoPromise(
             r"In 20 simulated trainings .*? within 10 % of", "held by tests/jobs/runs/test_pace.py"
         ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from fractions import Fraction
 from math import exp
 
@@ -12,17 +11,21 @@ from jobs.foresight import azure, calibrate, check, model, predict, series, tabl
 from jobs.foresight.work import Band
 from jobs.launching import bench, bench_run, foresee, shared_runs, speeds
 from jobs.runs import scaling, steady
-from tests.documents.promises.sentences import PROJECT, NoPromise, Promise, option, promise
-from tests.documents.promises.units import constant, mib, percent, spelled
+from tests.documents.promises.sentences import NoPromise, Promise, option, promise
+from tests.documents.promises.units import constant, mib, percent, spelled, written_in
 from trainer.common import bandwidth, manifest, preemption, profiling, schedule
 from trainer.common.model_options import ModelOptions
 from trainer.common.resnet_options import LR_BATCH, MOST_WARMUP, WARMUP_EPOCHS, ResnetOptions
 from trainer.common.sharding import WINDOW_SHARDS
 from trainer.common.training_options import TrainingOptions
-from trainer.data.pictures import crops, header
+from trainer.data.pictures import crops, header, predicted
+from trainer.data.streaming import blocks
+from trainer.data.synthesize import digits
 
 CLASSIFIER = "trainer/pytorch/classifier.py"
 MASKRCNN = "trainer/pytorch/maskrcnn.py"
+HYMENOPTERA = "trainer/pytorch/hymenoptera.py"
+MODEL = "trainer/pytorch/maskrcnn_model.py"
 NCCL = "trainer/pytorch/nccl_check.py"
 MEGABYTE = 10**6
 WARMUP = (WARMUP_EPOCHS, {1 / 4: "quarter"}[MOST_WARMUP])
@@ -42,16 +45,33 @@ def _usual_rates() -> tuple[float, float]:
 
 def _maskrcnns_warmup() -> str:
     """Name the share of all steps that its warm-up takes at most."""
-    source = (PROJECT / MASKRCNN).read_text(encoding="utf-8")
-    (parts,) = re.findall(r"min\(self\.options\.warmup_steps, self\.num_steps // (\d+)\)", source)
+    (parts,) = written_in(MASKRCNN, r"min\(self\.options\.warmup_steps, self\.num_steps // (\d+)\)")
     return {"4": "quarter"}[parts]
 
 
 def _longest_of_three() -> int:
     """Give the longest side of its pictures where the shorter one is three."""
-    model = "trainer/pytorch/maskrcnn_model.py"
-    shorter, longest = (constant(model, f"USUAL_{name}SIZE") for name in ("", "LONG_"))
+    shorter, longest = (constant(MODEL, f"USUAL_{name}SIZE") for name in ("", "LONG_"))
     return round(3 * longest / shorter)
+
+
+def _steps_left_out() -> int:
+    """Give the most steps that the rate of its pictures leaves out."""
+    (steps,) = written_in(MASKRCNN, r"return min\((\d+), self\.num_steps // 2\)")
+    return int(steps)
+
+
+def _frozen_layers() -> tuple[str, str]:
+    """Count its backbone's layers that do not learn where that is pretrained, and all of them."""
+    learning, layers = map(
+        int, written_in(MODEL, r"trainable_layers=(\d) if is_pretrained else (\d)")
+    )
+    return spelled(layers - learning), spelled(layers)
+
+
+def _of_recipe(name: str, option: str) -> str:
+    words = constant(CLASSIFIER, "RECIPES")[name]
+    return words[words.index(option) + 1]
 
 
 USUAL_LR = _usual_rates()
@@ -98,6 +118,9 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
     "docs/own-model.md": (
         promise("`--lr` is {} by default for `sgd`, {} for `adamw` and `lamb`.", *USUAL_LR),
         promise("warm-up of `--warmup-epochs`: {} and at most a {} of the epochs", *WARMUP),
+        promise("`--lr` is for {} pictures a step", LR_BATCH),
+        promise("that it trains at, of the middle {} |", Fraction(crops.CENTER)),
+        promise("RandAugment at {} pixels", _of_recipe("a3", "--image-size")),
     ),
     "docs/training-resnet50.md": (
         promise("larger than {} million pixels", header.MOST_PIXELS // MEGABYTE),
@@ -121,6 +144,8 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
             *(ResnetOptions.momentum, short(ResnetOptions.weight_decay)),
         ),
         option("--label-smoothing", ResnetOptions.label_smoothing),
+        promise("| the first {} pictures with class", predicted.NUM_DRAWN),
+        promise("makes them grey and {} x {}", digits.SIDE, digits.SIDE),
     ),
     "docs/training-maskrcnn.md": (
         promise(
@@ -162,6 +187,8 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("| `--backbone` | `{}` |", _of_maskrcnn("backbone")),
         option("--image-size", _of_maskrcnn("image_size")),
         option("--regions-per-image", _of_maskrcnn("regions_per_image")),
+        promise("ranks together, the first {} steps left out", spelled(_steps_left_out())),
+        promise("| frozen; the first {} of {} layers too", *_frozen_layers()),
     ),
     "trainer/common/resnet_options.py": (
         promise("peak learning rate for {} pictures a step", LR_BATCH),
@@ -180,6 +207,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("rate for {} pictures a step over all ranks", constant(MASKRCNN, "LR_BATCH")),
         promise("(at most a {} of all steps)", MASKRCNN_WARMUP),
     ),
+    HYMENOPTERA: (promise("rate for {} pictures a step", constant(HYMENOPTERA, "LR_BATCH")),),
     NCCL: (
         promise(
             "message in MiB (default: {} on GPUs, else {})",
@@ -204,6 +232,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("Without it {}, and a wide band | | `batch", series.USUAL_GRADIENT_MB),
         promise("samples of one GPU in a step. Without it {}, and", series.USUAL_BATCH),
         promise("its corner rounded over {} % of t1", percent(model.SOFTNESS)),
+        promise("as far as {} requests were on at once", spelled(blocks.NUM_FETCHERS)),
         promise("slowest link of the ring | {} ms, {} |", *_middle_and_factor(0, 1e-3)),
         promise("however little it moves | {} ms, {} |", *_middle_and_factor(1, 1e-3)),
         promise("no computing hides its exchange | {}, {} |", *_middle_and_factor(6)),
@@ -260,7 +289,11 @@ NO_PROMISES: dict[str, tuple[NoPromise, ...]] = {
         NoPromise(r"its answer takes up to two minutes", "Azure's documents"),
     ),
     "docs/debugging.md": (NoPromise(r"port 6006", "TensorBoard's own"),),
-    "docs/own-model.md": (NoPromise(r"a norm of 1 by default in \[timm's LAMB\]", "of timm"),),
+    "docs/own-model.md": (
+        NoPromise(r"a norm of 1 by default in \[timm's LAMB\]", "of timm"),
+        NoPromise(r"from the rate for 256 pictures, 0\.1", "of the paper"),
+        NoPromise(r"at 224 pixels, of the middle 0\.95", "of timm"),
+    ),
     "docs/foresight.md": (
         NoPromise(r"4 bytes a parameter in fp32", "of fp32"),
         NoPromise(r"\$ launch bench train\.yaml.*?scaling\.svg", "an example"),
@@ -270,6 +303,7 @@ NO_PROMISES: dict[str, tuple[NoPromise, ...]] = {
         NoPromise(r"With 16 processes waiting .*?55 s of 48 to 95 foreseen", _MEASURED),
     ),
     "docs/training-maskrcnn.md": (
+        NoPromise(r"Anchors stay 32 to 512 pixels", "torchvision's"),
         NoPromise(r"took that rank 8\.1 s of CPU time.*?about ten times that", _MEASURED),
         NoPromise(r"training set \(50 MB", _MEASURED),
     ),

@@ -30,6 +30,7 @@ _COUNTED = (
 _NUMBER = rf"(?:\d[\d,]*(?:\.\d+)?|{_COUNTED})"
 _TIME = r"(?:s|ms|seconds?|minutes?|min|h|hours?|days?|weeks?|months?|years?)"
 _AMOUNT = r"(?:bytes|[kKMGT]i?B|characters|%|levels|values|times|tries)"
+_COUNT = r"(?:(?:hex )?digits|requests|pictures|pixels)"
 _BOUND = r"(?:at (?:most|least)|up to|(?:more|fewer|less|older) than|below|above|below|within)"
 FIGURE = re.compile(
     rf"(?<![\w.@/:-])(?:{_NUMBER}[ -](?:{_TIME}|{_AMOUNT})(?![\w-])"
@@ -37,7 +38,10 @@ FIGURE = re.compile(
     r"|(?:an?|half an?) (?:minute|hour|day|week|month|year)(?!\w)|(?:once|within|half) a second"
     rf"|{_BOUND} (?!one\b){_NUMBER}(?![\w:/-])|{_NUMBER} (?:at most|or (?:more|newer))(?!\w)"
     rf"|\bdefault \d[\d.]*\b|{_NUMBER}(?: USD)? by default\b|\bby default {_NUMBER}(?![\w-])|\bports? \d\d+\b"
-    r"|\ba (?:half|third|quarter|fifth|tenth) of (?:all|the|its)\b)"
+    r"|\ba (?:half|third|quarter|fifth|tenth) of (?:all|the|its)\b"
+    # Counts, shares and sizes; who may read a file. "The first one" and "two pictures" are no counts.
+    rf"|(?!one |two ){_NUMBER} {_COUNT}(?!\w)|\b(?:first|last|newest) (?!one\b){_NUMBER}(?![\w-])"
+    rf"|\b(?:one in|some) {_NUMBER}(?![\w-])|{_NUMBER} x {_NUMBER}(?!\w)|0[0-7]{{3}}(?![\w.-]))"
     # The cell beside an option.
     rf"|(?<=\| )`--[^|]*` \| \d[\w.-]*(?:, [\w.-]+)* (?=\|)"
 )

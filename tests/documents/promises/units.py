@@ -110,6 +110,27 @@ def constant(path: str, name: str, *, of: str | None = None) -> Any:
     raise LookupError(message)
 
 
+def written_in(program: str, pattern: str) -> tuple[str, ...]:
+    """Read the groups of a pattern that one place of a program has, where no constant says it."""
+    (found,) = re.finditer(pattern, (PROJECT / program).read_text(encoding="utf-8"))
+    return found.groups()
+
+
+def mode(program: str, function: str) -> str:
+    """Read the mode with which a function makes files or folders."""
+    source = (PROJECT / program).read_text(encoding="utf-8")
+    (mode,) = {
+        each.value
+        for made in ast.walk(ast.parse(source))
+        if isinstance(made, ast.FunctionDef) and made.name == function
+        for each in ast.walk(made)
+        if isinstance(each, ast.Constant)
+        and isinstance(each.value, int)
+        and (ast.get_source_segment(source, each) or "").startswith("0o")
+    }
+    return f"{mode:04o}"
+
+
 def _assigned(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
     if isinstance(statement, ast.AnnAssign) and statement.value is not None:
         yield statement.target, statement.value
