@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from jobs.blobs import concurrency
 from jobs.blobs.files import BLOCK_BYTES
 from jobs.contracts.errors import ExitCode
 from jobs.datasets import copy, paths, pull, scan_cache
@@ -16,6 +17,7 @@ from jobs.launching.imports import documents, json_text
 from tests.documents.promises.sentences import NoPromise, Promise, promise
 from tests.documents.promises.units import (
     a,
+    constant,
     days,
     gib,
     hours,
@@ -68,6 +70,11 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("more than {} characters or {} folders", paths.LONGEST_PATH, paths.MOST_PARTS),
         promise("parts of more than {} bytes", untrusted.LONGEST_PART_BYTES),
         promise("lists the first {} files to delete", pull.NUM_SHOWN),
+        promise("has up to {} requests under way at once", concurrency.NUM_REQUESTS),
+        promise(
+            "A limit of {} open files is enough",
+            constant("tests/jobs/blobs/test_open_files.py", "FEW_FILES"),
+        ),
         promise(
             "a block of {} x {} and the picture gets a border of {}: {} x {} without", *_of_digits()
         ),

@@ -5,19 +5,24 @@ from __future__ import annotations
 import errno
 import subprocess
 import sys
-import time
+import threading
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from jobs.blobs import upload
+from jobs.blobs.concurrency import NUM_REQUESTS
 from jobs.blobs.files import Incoming, Outgoing
 from jobs.blobs.partial_file import PartialFile
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
+from tests.busy import HANG_S
 from tests.fakes.http_blobs import http_blobs
 
 REPO = Path(__file__).parents[3]
 NUM_FILES = 300
+# So many are enough, as docs/data.md says.
+FEW_FILES = 128
 # Sends the files of a folder and receives them into another, with that limit of open files.
 CHILD = """
 import hashlib, resource, sys
@@ -43,15 +48,32 @@ store.receive([
 """
 
 
-@pytest.mark.parametrize("limit", [256, 128])
+class Gate:
+    """Lets requests of a kind go once as many as a transfer may have are under way at once."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._on: Counter[str] = Counter()
+        self.most: Counter[str] = Counter()
+
+    def __call__(self, kind: str, _asked: object) -> None:
+        with self._changed:
+            self._on[kind] += 1
+            self.most[kind] = max(self.most[kind], self._on[kind])
+            self._changed.notify_all()
+            is_open = self._changed.wait_for(lambda: self.most[kind] >= NUM_REQUESTS, HANG_S)
+            self._on[kind] -= 1
+        assert is_open, self.most
+
+
+@pytest.mark.parametrize("limit", [256, FEW_FILES])
 def test_many_files_go_and_come_back_where_few_may_be_open(tmp_path, limit):
     source, target = tmp_path / "from", tmp_path / "to"
     source.mkdir()
     for number in range(NUM_FILES):
         (source / str(number)).write_bytes(b"%d" % number * 1000)
     with http_blobs() as blobs:
-        # Slow enough that as many as may be are under way.
-        blobs.hook = lambda _kind, _asked: time.sleep(0.02)
+        blobs.hook = gate = Gate()
         done = subprocess.run(
             [sys.executable, "-c", CHILD, str(limit), str(limit), blobs.url, source, target],
             cwd=REPO,
@@ -61,6 +83,7 @@ def test_many_files_go_and_come_back_where_few_may_be_open(tmp_path, limit):
         )
     assert done.stderr == ""
     assert done.returncode == 0
+    assert gate.most == {"PUT blob": NUM_REQUESTS, "GET blob": NUM_REQUESTS}
     assert {path.name: path.read_bytes() for path in target.iterdir()} == {
         path.name: path.read_bytes() for path in source.iterdir()
     }
