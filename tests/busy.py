@@ -62,10 +62,20 @@ class Bound:
 
 
 def wait_until(
-    is_so: Callable[[], object], within_s: float = 30.0, what: Callable[[], object] = str
+    is_so: Callable[[], object],
+    within_s: float = 30.0,
+    what: Callable[[], object] = str,
+    *,
+    over: Callable[[], object] = lambda: None,
 ) -> None:
-    """Look until it is so; `what` tells what is there instead."""
+    """Look until it is so; `what` tells what is there instead.
+
+    Once `over` (a process's `poll`, say) gives anything but None, it is so now or never.
+    """
     bound = Bound(within_s)
     while not is_so():
+        if (ended := over()) is not None:
+            assert is_so(), f"over ({ended}): {what()}"
+            return
         bound.check(what)
         time.sleep(POLL_S)

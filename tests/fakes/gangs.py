@@ -25,7 +25,7 @@ from jobs.contracts.spec import (
 from jobs.engines.local.engine import LocalEngine
 from jobs.host.processes import of_run, read_table
 from jobs.rank.main import oom_kills
-from tests.busy import POLL_S, Bound
+from tests.busy import POLL_S, Bound, wait_until
 
 PROGRAMS = Path(__file__).parents[1] / "faults" / "programs"
 # A program that is at work until a file appears.
@@ -155,16 +155,21 @@ class Gangs:
             time.sleep(POLL_S)
         return status
 
-    def wait_for_file(self, handle: RunHandle, name: str, timeout_s: float = 60.0) -> Path:
-        """Wait until a file appears in the run's directory."""
+    def wait_for_file(
+        self, handle: RunHandle, name: str, timeout_s: float = 60.0, *, holding: bytes = b""
+    ) -> Path:
+        """Wait until a file of the run's directory is there and holds these bytes."""
         path = Path(handle.run_dir) / name
-        bound = Bound(timeout_s)
-        while not path.exists():
-            status = self.engine.store.status(handle)
-            bound.check(f"no {name}: {status}")
-            # What ends with the run may have been written since.
-            assert path.exists() or not status.state.is_terminal(), f"over without {name}: {status}"
-            time.sleep(POLL_S)
+
+        def status() -> RunStatus:
+            return self.engine.store.status(handle)
+
+        wait_until(
+            lambda: path.exists() and holding in path.read_bytes(),
+            timeout_s,
+            lambda: f"no {name}{f' with {holding}' if holding else ''}: {status()}",
+            over=lambda: status().state if status().state.is_terminal() else None,
+        )
         return path
 
     def error(self, handle: RunHandle) -> RankError:

@@ -83,8 +83,8 @@ for number in range(1000):
 """
     handle = gangs.python(program)
     gangs.wait_for_file(handle, "ranks/00001.json")
-    while not all(ready.with_name(f"started{rank}").exists() for rank in (0, 1)):
-        assert not gangs.engine.store.status(handle).state.is_terminal()
+    for rank in (0, 1):
+        gangs.wait_for_file(handle, str(ready.with_name(f"started{rank}")))
     ballast = fill(small_disk, leave=200_000)
     ready.touch()
     status = gangs.wait(handle, 30)

@@ -268,9 +268,7 @@ class TestSupervisor:
                 code_only=("trainer",),
                 env={"OMP_NUM_THREADS": "1"},
             )
-            gangs.wait_for_file(handle, "metrics.jsonl")
-            while b"train" not in (Path(handle.run_dir) / "metrics.jsonl").read_bytes():
-                time.sleep(0.05)
+            gangs.wait_for_file(handle, "metrics.jsonl", holding=b"train")
             for pid in gangs.supervisors(handle):
                 os.kill(pid, signal.SIGTERM)
             bound = Bound(LEAVE_S)

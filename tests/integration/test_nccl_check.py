@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from tests.busy import Bound
 from tests.fakes.torch_ranks import Zygote
 from tests.ports import free_port
 
@@ -66,12 +67,14 @@ class Ranks:
 
     def throttle(self, rank: int, *, after: str) -> threading.Thread:
         """Let a rank run for a tenth of the time, once rank 0 has said something."""
-        pid = self._pids[rank]
+        pid, bound = self._pids[rank], Bound(RUN_S)
 
         def work() -> None:
             while after not in self.log() and self._zygote.code(pid) is None:
+                bound.check(self.log)
                 time.sleep(0.01)
             while self._zygote.code(pid) is None:
+                bound.check(self.log)
                 with contextlib.suppress(ProcessLookupError):  # it ended just now
                     os.kill(pid, signal.SIGSTOP)
                     time.sleep(0.27)

@@ -5,12 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from jobs.jobfile.read import load_job
+from tests.busy import wait_until
 from tests.fakes.runtimes import make_runtime
 from tools import demo
 from tools.project import Project
@@ -120,9 +120,7 @@ class Clone:
             start_new_session=True,
         ) as process:
             try:
-                while not (self.root / "hangs.done").exists():
-                    assert process.poll() is None
-                    time.sleep(0.01)
+                wait_until((self.root / "hangs.done").exists, what=self.calls, over=process.poll)
             finally:
                 os.killpg(process.pid, signal.SIGKILL)
 

@@ -5,6 +5,7 @@ from itertools import count
 
 import pytest
 
+from tests.busy import wait_until
 from tools.phases import CLEAR_LINE, FRAMES, Phases
 
 
@@ -53,8 +54,7 @@ def test_a_terminal_gets_a_spinner_that_the_phase_line_replaces(monkeypatch):
     monkeypatch.setattr("tools.phases.FRAME_S", 0.01)
     out = Terminal()
     with Phases(out, environ={"TERM": "xterm"}) as phases, phases.phase("compiling"):
-        while "compiling" not in out.getvalue():
-            pass
+        wait_until(lambda: "compiling" in out.getvalue(), what=out.getvalue)
     first, *_, last = [shown for shown in out.getvalue().split(CLEAR_LINE) if shown]
     assert first[0] in FRAMES
     assert first[1:].startswith(" compiling ")

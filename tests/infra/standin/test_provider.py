@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -198,8 +197,11 @@ def test_a_cancelled_provider_gives_up_what_hangs(group):
     group.script(failures=[azure_native.HANG])
     token = urn("storage:StorageAccount")
     request = group.stub.Create.future(pb.CreateRequest(urn=token, properties=pack(ACCOUNT)))
-    while not any(call.get("hangs") for call in group.calls()):
-        time.sleep(0.01)
+    wait_until(
+        lambda: any(call.get("hangs") for call in group.calls()),
+        what=group.calls,
+        over=lambda: request.exception() if request.done() else None,
+    )
     group.stop()
     assert request.exception().details() == "context canceled"
 

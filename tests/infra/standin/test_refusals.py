@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 
 import pytest
 
+from tests.busy import wait_until
 from tests.fakes.azure_native import QUOTA, SUBSCRIPTION_ID, THROTTLED
 from tests.fakes.azure_native.errors import AlreadyThere, Cancelled, Failed, Refused
 from tests.fakes.azure_native.kinds import KINDS, fill_path
@@ -350,8 +350,11 @@ def test_what_hangs_hangs_until_it_is_cancelled(azure, how, left):
     thread = threading.Thread(target=create)
     thread.start()
     calls = azure.folder / "calls.jsonl"
-    while '"hangs": true' not in calls.read_text():
-        time.sleep(0.01)
+    wait_until(
+        lambda: calls.exists() and '"hangs": true' in calls.read_text(),
+        what=lambda: calls.exists() and calls.read_text(),
+        over=lambda: None if thread.is_alive() else "the create came to its end",
+    )
     assert thread.is_alive()
     azure.service.stopping.set()
     thread.join()

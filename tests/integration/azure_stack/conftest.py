@@ -6,7 +6,6 @@ import copy
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import pytest
 import yaml
 
 from tests import needs
+from tests.busy import wait_until
 from tests.fakes import azure_native
 from tests.pulumi_project import REPO, PulumiProject
 
@@ -106,9 +106,11 @@ class CloudProject(PulumiProject):
 
     def wait_until_used_up(self, up: subprocess.Popen[bytes]) -> None:
         """Until every scripted failure has come to pass."""
-        while json.loads((self.azure / "troubles.json").read_text())["failures"]:
-            assert up.poll() is None
-            time.sleep(0.05)
+
+        def left() -> list[Any]:
+            return json.loads((self.azure / "troubles.json").read_text())["failures"]
+
+        wait_until(lambda: not left(), 120, left, over=up.poll)
 
     def _subscription(self) -> dict[str, Any]:
         file = self.azure / "resources.json"

@@ -9,6 +9,7 @@ import signal
 import time
 
 from tests import seeds
+from tests.busy import HANG_S, Bound
 from tests.fakes.azure_native import HANG, HANG_AFTER
 
 # Azure takes its time, so that moments fall into creates, updates and deletes and not between.
@@ -64,13 +65,14 @@ def kill_up(project, after_writes, *, wait_s, whole_group):
     """Kill an `up`, with its plugins or not, a while after so many writes; False when it had ended."""
     before = num_writes(project)
     up = project.start_up()
-    seen, moved_s = before, None
+    seen, still, bound = before, None, Bound(HANG_S)
     while up.poll() is None and seen - before < after_writes:
+        bound.check(f"{seen - before} of {after_writes} writes")
         time.sleep(0.02)
         now = num_writes(project)
         if now != seen:
-            seen, moved_s = now, time.monotonic()
-        if moved_s is not None and time.monotonic() - moved_s > STILL_S:
+            seen, still = now, Bound(STILL_S)
+        if still is not None and still.is_passed():
             break
     time.sleep(wait_s)
     if up.poll() is None:

@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from infra.local import azurite_server
+from tests.busy import wait_until
 from tests.mounts import mount_tmpfs, unmount
 
 needs_mount = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small tmpfs")
@@ -117,8 +118,7 @@ def test_a_live_lock_is_not_repaired_and_names_its_owner(project):
         stderr=subprocess.DEVNULL,
     )
     locks = project.root / ".trainyard/state/.pulumi/locks/organization/trainyard/local"
-    while not list(locks.glob("*.json")):
-        assert up.poll() is None
+    wait_until(lambda: [*locks.glob("*.json")], 120, lambda: "no lock yet", over=up.poll)
     repair = project.launch("env", "repair", "-s", "local", check=False)
     assert up.wait() == 0
 

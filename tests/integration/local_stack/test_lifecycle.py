@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from azure.storage.blob import ContainerClient
 
 from infra.local import azurite_server
 from infra.local.azurite_server import KEY_FILE
+from tests.busy import wait_until
 
 BLOB = b"some data"
 
@@ -63,8 +63,9 @@ def test_refresh_sees_a_killed_azurite_and_up_brings_it_back_with_its_data(stand
     index = standing.storage / "azurite" / "__azurite_db_blob__.json"
     written = index.stat().st_mtime_ns
     # Azurite writes down its index every 5 s, and forgets the rest when killed.
-    while index.stat().st_mtime_ns == written:
-        time.sleep(0.1)
+    wait_until(
+        lambda: index.stat().st_mtime_ns != written, what=lambda: "Azurite's index is the old one"
+    )
     os.kill(standing.server().pid, signal.SIGKILL)
 
     check = standing.launch("env", "check", check=False)

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 import typer
@@ -15,6 +14,7 @@ import typer
 from jobs.commands.quantities import num_bytes
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.datasets.programs import run_program
+from tests.busy import wait_until
 from tests.folders import make_folder
 from trainer.data.synthesize.stripes import make_pictures
 
@@ -153,9 +153,7 @@ def test_ctrl_c_ends_the_program_gently_and_the_same_command_goes_on(tmp_path):
         process_group=0,
     )
     made = tmp_path / ".like.partial" / "data" / "train"
-    while not [*made.glob("*/*.JPEG")]:
-        assert started.poll() is None
-        time.sleep(0.02)
+    wait_until(lambda: [*made.glob("*/*.JPEG")], what=lambda: "no picture", over=started.poll)
     os.killpg(started.pid, signal.SIGINT)
     out, err = started.communicate()
     assert (started.returncode, out) == (130, "")

@@ -5,13 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.host.progress import BuildProgress, describe_step, run_watched
-from tests.busy import HANG_S
+from tests.busy import HANG_S, wait_until
 
 
 class Terminal(io.StringIO):
@@ -115,9 +114,9 @@ def test_an_interrupted_build_ends_its_engine(tmp_path):
         [sys.executable, "-c", code], start_new_session=True, stderr=subprocess.DEVNULL
     )
     pid = tmp_path / "pid"
-    while not (pid.exists() and pid.read_text()):
-        assert process.poll() is None
-        time.sleep(0.01)
+    wait_until(
+        lambda: pid.exists() and pid.read_text(), what=lambda: "no engine", over=process.poll
+    )
     process.send_signal(signal.SIGINT)
     process.wait(timeout=HANG_S)
     with pytest.raises(ProcessLookupError):

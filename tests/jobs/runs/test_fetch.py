@@ -171,9 +171,7 @@ path.write_text("first\\nsecond\\n")
 """
     gangs = Gangs(tmp_path / "workspace")
     handle = gangs.python(program, processes_per_node=1)
-    gangs.wait_for_file(handle, "outputs/notes.txt")
-    while Path(handle.run_dir, "outputs/notes.txt").read_text() != "first\n":
-        assert not gangs.engine.store.status(handle).state.is_terminal()
+    gangs.wait_for_file(handle, "outputs/notes.txt", holding=b"first\n")
     into = gangs.engine.fetch(handle, tmp_path / "into")
     assert (into / "outputs/notes.txt").read_text() == "first\n"
     Path(handle.run_dir, "go").touch()

@@ -25,7 +25,7 @@ from jobs.ui.curves import Curves
 from jobs.ui.doing import Doings
 from jobs.ui.pages import PAGE_SIZE, Pages
 from jobs.ui.reading import Late, Reading, Told, _Asked, alike
-from tests.busy import HANG_S
+from tests.busy import HANG_S, wait_until
 from tests.fakes.launching import FakeEngine
 
 
@@ -230,6 +230,18 @@ def test_clusters_of_azure_say_what_their_nodes_do_and_cost_and_can_be_changed()
     ]
 
 
+def answered(late, works, number):
+    """Ask until the question of this number has its answer; gives what all said then."""
+    told = []
+
+    def ask():
+        told[:] = late.ask(works)
+        return not told[number].error
+
+    wait_until(ask, what=lambda: told[number].error)
+    return told
+
+
 def test_a_stack_that_is_slow_is_told_and_its_late_answer_is_on_the_next_page():
     is_there, num_asked = threading.Event(), []
 
@@ -240,14 +252,12 @@ def test_a_stack_that_is_slow_is_told_and_its_late_answer_is_on_the_next_page():
 
     late = Late(patience_s=0.05)
     works = {("local", "ls"): lambda: Told(place="local", value=["here"]), ("dev", "ls"): slow}
-    first = late.ask(works)
-    while first[0].error:  # a busy machine has not run its thread yet
-        first = late.ask(works)
+    # A busy machine may not have run its thread at the first look.
+    first = answered(late, works, 0)
     assert first[0].value == ["here"]
     assert first[1].error.message == "`dev` has not answered yet"
     is_there.set()
-    while late.ask(works)[1].error:
-        pass
+    answered(late, works, 1)
     assert len(num_asked) <= 2
     assert late._asked == {}
 
@@ -266,9 +276,8 @@ def test_a_stack_that_does_not_answer_keeps_few_threads(monkeypatch):
     for others in (here, {}):
         for number in range(4):
             works = {("dev", "ls", str(number)): hang} | others
-            told = late.ask(works)
-            while others and told[1].error:  # a busy machine has not run its thread yet
-                told = late.ask(works)
+            # A busy machine may not have run its thread at the first look.
+            told = answered(late, works, 1) if others else late.ask(works)
             assert told[0].error.message == (
                 "`dev` has not answered yet"
                 if number < 2
@@ -277,9 +286,7 @@ def test_a_stack_that_does_not_answer_keeps_few_threads(monkeypatch):
             assert [each.value for each in told[1:]] == ["here"] * len(others)
     assert len(num_asked) == 2
     is_there.set()
-    while (told := late.ask({("dev", "ls", "4"): hang})[0]).error:
-        pass
-    assert told.value == "late"
+    assert answered(late, {("dev", "ls", "4"): hang}, 0)[0].value == "late"
 
 
 def test_an_answer_that_two_pages_waited_for_takes_no_later_question_with_it():

@@ -17,7 +17,7 @@ import pytest
 
 from jobs.images.runtimes import PROJECT
 from tests import needs
-from tests.busy import HANG_S
+from tests.busy import HANG_S, wait_until
 from trainer.common.metrics import Metrics, Tracker
 from trainer.common.trackers import MLFLOW_PATIENCE, open_trackers
 from trainer.common.world import World
@@ -318,8 +318,10 @@ def test_an_mlflow_that_refused_values_is_told_how_the_training_ended(
     (tracker,) = mlflow.trackers(tmp_path)
     mlflow.error = ConnectionError("503")
     tracker.log(step=1, split="train", values={"loss": 1.0})
-    while not mlflow.said:
-        tracker.log(step=2, split="train", values={"loss": 1.0})
+    wait_until(
+        lambda: tracker.log(step=2, split="train", values={"loss": 1.0}) or mlflow.said,
+        what=lambda: "MLflow's refusal is not told",
+    )
     mlflow.error = None
     tracker.log(step=3, split="train", values={"loss": 1.0})
     tracker.close(is_complete=not fails)

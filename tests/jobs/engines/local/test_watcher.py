@@ -15,7 +15,7 @@ from jobs.engines.local.queue import Slots
 from jobs.host.processes import MARK, read_process
 from jobs.runs import supervision
 from jobs.runs.store import RunEvent, append_event, read_events
-from tests.busy import HANG_S
+from tests.busy import HANG_S, wait_until
 
 # A supervisor that does nothing but what the test says, and its watcher.
 START = """
@@ -160,12 +160,14 @@ while True:
 
 def _wait_until_ignored(pid: int, number: signal.Signals) -> None:
     caught_by = {"SigCgt": signal.SIGTERM, "SigIgn": number}
-    while True:
+
+    def is_ignored() -> bool:
         status = dict(
             line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
         )
-        if all(int(status[mask], 16) >> (each - 1) & 1 for mask, each in caught_by.items()):
-            return
+        return all(int(status[mask], 16) >> (each - 1) & 1 for mask, each in caught_by.items())
+
+    wait_until(is_ignored, what=lambda: "its handlers are not in place")
 
 
 def test_supervisor_whose_watcher_is_gone_already_ends() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests import seeds
+from tests.busy import wait_until
 from tests.campaign import campaign
 from tests.fakes.ilsvrc import class_names, write_archives, write_devkit, write_sums
 from tests.folders import read_folder
@@ -284,6 +285,14 @@ def test_a_second_program_on_the_same_folder_is_refused(archives, tmp_path, caps
     assert "another program is working on" in capsys.readouterr().err
 
 
+def is_killed(process: subprocess.Popen[bytes], target: Path, after_s: float) -> bool:
+    """Kill it so long after it began to write; False where it had ended by itself."""
+    wait_until(lambda: process.poll() is not None or staged(target).exists())
+    time.sleep(after_s)
+    process.kill()
+    return process.wait() != 0
+
+
 @pytest.mark.parametrize("most_kills", [2, 5])
 def test_killed_at_any_time_the_same_command_goes_on(tmp_path, most_kills):
     """Whole processes, killed at random moments, until one gets to its end."""
@@ -302,12 +311,7 @@ def test_killed_at_any_time_the_same_command_goes_on(tmp_path, most_kills):
         starts += 1
         assert starts < 60
         if num_kills < 2 * most_kills:
-            # From when it writes on, until shortly before it is done.
-            while process.poll() is None and not staged(target).exists():
-                time.sleep(0.001)
-            time.sleep(draw.uniform(0, 0.15))
-            process.kill()
-            num_kills += process.wait() != 0
+            num_kills += is_killed(process, target, draw.uniform(0, 0.15))
         else:
             assert process.wait() == 0
     is_whole = contents(target) == expected
