@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from jobs.cli import VERBS, main
-from jobs.contracts.errors import EnvironmentFailure
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import KeyVault, RunState
 from jobs.engines import ENGINES
 from jobs.engines.local.runs import LocalRuns
@@ -223,7 +223,7 @@ def test_a_usage_mistake_ends_with_2(launching, words, message, hint):
 
 def test_debug_gives_the_traceback_wherever_it_stands(launching):
     for words in (["--debug", "run", "nothing"], ["run", "nothing", "--debug"]):
-        with pytest.raises(Exception, match="there is no job `nothing`"):
+        with pytest.raises(LaunchError, match="there is no job `nothing`"):
             main(words)
 
 

@@ -85,7 +85,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("a SAS for reading that ends after {} hours", hours(copy.SAS_S)),
     ),
     "docs/inputs.md": (
-        promise("`, with files of mode {}.", INPUT_MODE),
+        promise(" files of mode {}", INPUT_MODE),
         promise("lies in `inputs/NAME.sas` of the run, mode {}, and", SAS_MODE),
         promise("the index is copied ({} bytes a sample)", index.PLACE_BYTES),
         promise("then the samples of {} shards at a time", sharding.WINDOW_SHARDS),

@@ -130,6 +130,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         ),
     ),
     "docs/command-line.md": (
+        promise("Sets Trainyard's folders to mode {},", FOLDER),
         promise("`--limit N` ({}),", typed("ls", "limit")),
         promise("which have {} s to write a checkpoint", attempt.CHECKPOINT_GRACE_S),
         promise("the next `wait` within {} day starts it", a(days(retry.WITHIN_S))),
@@ -295,6 +296,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("The exit code is {} where one was refused", int(ExitCode.REFUSED)),
     ),
     "launch doctor --help": (
+        promise("Sets Trainyard's folders to mode {} and", FOLDER),
         promise("The exit code is {} if a required part is missing", int(ExitCode.ENVIRONMENT)),
     ),
     "launch env --help": (

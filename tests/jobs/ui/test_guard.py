@@ -39,7 +39,9 @@ def every_path() -> list[tuple[str, str]]:
 
 def test_without_the_cookie_there_is_nothing(served):
     cookies = (*("", f"trainyard-{served.port}=guess", f"trainyard-{served.port}=\xe9", "a=b; ;;"),)
-    for method, path in every_path():
+    paths = every_path()
+    assert {method for method, _ in paths} == {"GET", "POST"}
+    for method, path in paths:
         body = urlencode({"word": "cancel"}) if method == "POST" else None
         for cookie in cookies:
             answer = served.ask(path, method=method, body=body, cookie=cookie)

@@ -37,6 +37,7 @@ def test_floors_are_found_by_any_spelling_of_a_size() -> None:
 @pytest.mark.parametrize("num_units", range(2, 34))
 def test_pairs_of_a_round_share_no_unit_and_no_pair_comes_twice(num_units: int) -> None:
     rounds = pair_rounds(num_units)
+    assert rounds
     for pairs in rounds:
         units = list(itertools.chain(*pairs))
         assert len(set(units)) == len(units) == 2 * (num_units // 2)

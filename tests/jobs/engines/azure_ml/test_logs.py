@@ -232,6 +232,7 @@ def test_attempts_follow_one_another(runs: MemoryRuns) -> None:
     read = read_logs(runs, handle, None, follow=True, since=since)
     assert told(read) == [(0, "second")]
     # An attempt that ended before is not looked at.
+    assert runs.logs.store.requests
     assert all(f"dcid.{again}/" in request for request in runs.logs.store.requests)
 
 
