@@ -78,12 +78,6 @@ def double_quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def words(text: str) -> list[str]:
-    """Split a command line into its words as written, up to the first operator."""
-    operator = _first_operator(text)
-    return _WORD.findall(text[:operator])
-
-
 def _first_operator(text: str) -> int:
     at = 0
     while found := _OPERATOR.search(text, at):

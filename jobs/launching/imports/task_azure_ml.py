@@ -16,7 +16,6 @@ from jobs.launching.imports.leaves import Leaves, Place
 from jobs.launching.imports.shell_text import double_quoted
 from jobs.launching.imports.task_draft import NODES_OF_STACK, UNUSED, TaskDraft
 
-_SERVICE = "a stack has a workspace of its own, whose settings are Pulumi.<stack>.yaml's"
 _FORMAT = "the format of the document"
 _PLACEHOLDER = re.compile(r"\$\{\{ *(?P<kind>inputs|outputs)\.(?P<name>[A-Za-z_]\w*) *\}\}")
 _SHM = re.compile(r"[1-9][0-9]{0,8}[bkmg]\Z")

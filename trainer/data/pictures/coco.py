@@ -72,13 +72,6 @@ class CocoSplit:
         return tuple(self.categories)
 
 
-def open_splits(folder: Path) -> tuple[CocoSplit, CocoSplit]:
-    """Read training and validation split; raises TrainingError where they do not fit each other."""
-    train, val = read_split(folder, "train2017"), read_split(folder, "val2017")
-    require_equal_categories(train.categories, val.categories, folder)
-    return train, val
-
-
 def require_equal_categories(
     train: Mapping[int, str], val: Mapping[int, str], folder: Path
 ) -> None:

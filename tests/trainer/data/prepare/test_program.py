@@ -90,8 +90,8 @@ def test_coco_becomes_the_folder_that_its_reader_reads(tmp_path):
     assert prepare("coco", archives, tmp_path / "coco", "--no-weights") == 0
     kept = {name for name in expected if name.partition("/")[0] in {*splits(), "annotations"}}
     assert contents(tmp_path / "coco") == {name: expected[name] for name in kept}
-    train, val = coco.open_splits(tmp_path / "coco")
-    assert (len(train.pictures), len(val.pictures)) == (6, 4)
+    found = [coco.read_split(tmp_path / "coco", split) for split in splits()]
+    assert [len(each.pictures) for each in found] == [6, 4]
 
 
 def splits() -> tuple[str, str]:
