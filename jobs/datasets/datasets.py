@@ -158,12 +158,7 @@ def resolve_dataset(environment: Environment, ref: str) -> DatasetVersion:
     return Datasets.of(environment).resolve(ref).pinned()
 
 
-def materialise(
-    dataset: DatasetVersion,
-    environment: Environment,
-    workspace: Path,
-    progress: Progress = silent,
-) -> Path:
+def materialise(dataset: DatasetVersion, environment: Environment, workspace: Path) -> Path:
     """Give the folder with a version's content, `WORKSPACE/inputs/DIGEST`, files read-only.
 
     Downloaded by the first who asks, under a lock that the others wait for; one that is there
@@ -183,7 +178,7 @@ def materialise(
             return final
         # Kept after a kill: what is in it is checked and not received again.
         partial = inputs / f".{dataset.digest}.partial"
-        Datasets.of(environment).pull(dataset, partial, progress, mode=0o444)
+        Datasets.of(environment).pull(dataset, partial, mode=0o444)
         with disk_errors(final):
             finish_folder(partial, final)
     return final

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 STEAL_TOLD = 0.01
-_STAT = Path("/proc/stat")
 # Of the fields behind `cpu` in /proc/stat (man 5 proc_stat); guest times are in user's already.
 _STEAL, _FIELDS = 7, 8
 
@@ -20,10 +19,10 @@ class CpuTimes:
     all: int
 
 
-def read_cpu_times(path: Path = _STAT) -> CpuTimes | None:
+def read_cpu_times() -> CpuTimes | None:
     """Read the times; None where the system tells none."""
     try:
-        words = path.read_text(encoding="ascii").split("\n", 1)[0].split()
+        words = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
         ticks = [int(each) for each in words[1 : 1 + _FIELDS]]
     except (OSError, ValueError):
         return None

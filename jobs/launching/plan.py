@@ -194,7 +194,10 @@ def plan_text(
         ("command", shlex.join(spec.command)),
         ("code", _code_text(spec, code)),
         *[("left out", _left_out_text(spec, name)) for name in (code.left_out if code else ())],
-        *[(_label("input", n), _input_text(name, spec.inputs[name])) for n, name in _each(spec)],
+        *[
+            ("" if number else "inputs", _input_text(name, spec.inputs[name]))
+            for number, name in enumerate(spec.inputs)
+        ],
         ("outputs", ", ".join(spec.outputs)),
         ("resumes", f"{spec.resume.run} at step {spec.resume.step}" if spec.resume else ""),
         ("packages", f"of {spec.requirements}, over the image" if spec.requirements else ""),
@@ -239,14 +242,6 @@ def _servers_text(spec: JobSpec) -> str:
         return ""
     told = f"{spec.parameter_servers} for parameters"
     return f"{told}; rank 0 is the chief, the other ranks are its workers" if spec.chief else told
-
-
-def _each(spec: JobSpec) -> list[tuple[int, str]]:
-    return list(enumerate(spec.inputs))
-
-
-def _label(name: str, position: int) -> str:
-    return f"{name}s" if position == 0 else ""
 
 
 def _input_text(name: str, given: InputSpec) -> str:

@@ -191,7 +191,7 @@ def _copy_code(folder: str) -> None:
     """
     code = os.getcwd()
     shutil.rmtree(folder, ignore_errors=True)
-    copy_sent(code, folder, leave_out=("outputs",))
+    copy_sent(code, folder)
     content = read_sent(code, SHAPE_FILE)
     if content is None:  # there is nothing but plain files
         return

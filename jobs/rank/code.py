@@ -35,15 +35,12 @@ def sent_files(source: str) -> dict[str, str]:
     return found
 
 
-def copy_sent(source: str, target: str, *, leave_out: tuple[str, ...]) -> None:
-    """Copy the files that were sent into the new folder `target`; raises Altered.
-
-    What begins with a folder of `leave_out`, or is ours, stays behind.
-    """
+def copy_sent(source: str, target: str) -> None:
+    """Copy the files that were sent, but `outputs` and ours, into the new folder `target`; raises Altered."""
     made = {target}
     os.makedirs(target)
     for name, digest in sent_files(source).items():
-        if name.partition("/")[0] in (_OURS, *leave_out):
+        if name.partition("/")[0] in (_OURS, "outputs"):
             continue
         path = f"{target}/{name}"
         if (folder := os.path.dirname(path)) not in made:

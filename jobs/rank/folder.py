@@ -9,18 +9,15 @@ CHUNK = 1 << 20
 FICLONE = 0x40049409  # of linux/fs.h: two files share their blocks until one is written to
 
 
-def copy_tree(source: str, target: str, *, leave_out: tuple[str, ...] = ("outputs",)) -> None:
-    """Copy a folder; links stay links, and of its top the names of `leave_out` stay behind.
-
-    `outputs` does so since a link takes its place.
-    """
+def copy_tree(source: str, target: str) -> None:
+    """Copy a folder but its `outputs`, whose place a link takes; links stay links."""
     os.makedirs(target)
     folders = [""]
     while folders:
         prefix = folders.pop()
         for entry in os.scandir(f"{source}/{prefix}"):
             name = prefix + entry.name
-            if name in leave_out:
+            if name == "outputs":
                 continue
             if entry.is_symlink():
                 os.symlink(os.readlink(entry.path), f"{target}/{name}")

@@ -27,7 +27,7 @@ _PIN = re.compile(r"The user requested \(constraint\) (\S+)")
 _PROGRAM = re.compile(r'^"?((?:\.\./)+bin/[^/,"\n]+)"?,', re.MULTILINE)  # of a RECORD
 
 
-def layer_command(python: str, folder: str, requirements: str = "", pip: str = "") -> list[str]:
+def layer_command(python: str, folder: str, requirements: str, pip: str) -> list[str]:
     """Give the command that makes a layer on `python`."""
     program = [__file__] if os.path.exists(__file__) else ["-c", source()]
     return [python, "-I", *program, folder, requirements, pip]

@@ -260,7 +260,7 @@ class Pages:
         # It takes seconds, and is what the page is for: it is waited for.
         told = [caught(each, lambda place=each: self._reading.ask(place, "doctor")) for each in up]
         if not told:
-            told = [caught("this machine", lambda: self._reading.ask_machine("doctor"))]
+            told = [caught("this machine", self._reading.ask_machine)]
         shown = [tables.checks(each.place, each.value) for each in told if each.value]
         told += self._reading.ask_each("env", "show", places=unknown)
         return render("doctor.html", tables=shown, errors=alike(told))

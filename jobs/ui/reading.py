@@ -10,7 +10,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from jobs.calling import call
 from jobs.contracts.errors import LaunchError, NotFound
@@ -24,7 +24,6 @@ PATIENCE_S, UNKNOWN_S, PATIENCE_OF_ONE_S = 4.0, 1.0, 30.0
 KEPT_S = 60.0
 # So many questions wait for an environment that does not answer; another is not asked.
 MOST_WAITING = 8
-Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +73,9 @@ class Reading:
         """Give the value of a verb for one environment; `of` are its arguments."""
         return call([*words, "--json", *self.words_for(place), *(["--", *of] if of else [])])
 
-    def ask_machine(self, verb: str) -> Any:
-        """Give the value of a verb for this machine, whatever is up on it."""
-        return call([verb, "--json"])
+    def ask_machine(self) -> Any:
+        """Give what `doctor` finds on this machine, whatever is up on it."""
+        return call(["doctor", "--json"])
 
     def ask_each(self, *words: str, places: Sequence[str] | None = None) -> list[Told]:
         """Ask a verb of every environment (or of `places`) at once; one that fails tells its error."""

@@ -90,7 +90,7 @@ class Progress:
         position: Position,
         figures: Mapping[str, float],
         *,
-        split: str = "test",
+        split: str,
         shown: Sequence[str] = (),
     ) -> None:
         """Take what an evaluation found, and the training's rate so far.

@@ -132,7 +132,7 @@ def judge(
     if status == "Canceled":
         told = next((each for each in warnings if _cause_of(each) == "time_limit"), None)
         if told is not None:
-            return _standing(RunState.FAILED, "time_limit", told, None)
+            return _standing(RunState.FAILED, "time_limit", told)
         return Standing(state=RunState.CANCELLED)
     state = STATES.get(status)
     if state is None:
@@ -179,10 +179,10 @@ def _failed(errors: list[JobError], warnings: tuple[str, ...]) -> Standing:
             return Standing(state=RunState.FAILED, cause="program", reason=line, evidence=line)
         if cause is not None:
             state = RunState.PREEMPTED if cause == "preemption" else RunState.FAILED
-            return _standing(state, cause, line, None)
+            return _standing(state, cause, line)
     told = next((each for each in warnings if _cause_of(each) == "time_limit"), None)
     if told is not None:
-        return _standing(RunState.FAILED, "time_limit", told, None)
+        return _standing(RunState.FAILED, "time_limit", told)
     if not errors:
         return Standing(state=RunState.FAILED, reason="Azure ML gives no reason", cause="unknown")
     line = _line(errors[0])
@@ -209,9 +209,9 @@ def _exited(code: int, error: JobError) -> Standing:
     )
 
 
-def _standing(state: RunState, cause: Cause, line: str, code: int | None) -> Standing:
+def _standing(state: RunState, cause: Cause, line: str) -> Standing:
     reason = f"{_SAYING[cause]}: {line}"
-    return Standing(state=state, reason=reason, exit_code=code, cause=cause, evidence=line)
+    return Standing(state=state, reason=reason, cause=cause, evidence=line)
 
 
 def _cause_of(text: str) -> Cause | None:

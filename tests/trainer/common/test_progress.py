@@ -54,7 +54,8 @@ def train(tmp_path, stream: io.StringIO, *, world: World | None = None, first: i
                 throughput.step(64)
                 taken = TakenStep(step=step, epoch=(step - 1) // 50 + 1, batch=(step - 1) % 50 + 1)
                 progress.on_loss(taken, float(step))
-        progress.on_epoch(Position(step=100, epoch=2), {"loss": 0.25, "accuracy": 0.5})
+        figures = {"loss": 0.25, "accuracy": 0.5}
+        progress.on_epoch(Position(step=100, epoch=2), figures, split="test")
 
 
 def read(tmp_path):
