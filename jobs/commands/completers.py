@@ -186,10 +186,7 @@ def dataset_versions(ctx: typer.Context, incomplete: str) -> Choices:
 
     del incomplete
     found = _datasets(ctx)
-    versions = {
-        f"{each.name}@{each.version}": f"{each.files} files, {size_text(each.bytes)}"
-        for each in found
-    }
+    versions = {each.ref: f"{each.files} files, {size_text(each.bytes)}" for each in found}
     names = {each.name: f"version {each.version}" for each in reversed(found)}
     return names | versions
 

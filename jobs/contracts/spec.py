@@ -230,6 +230,11 @@ class DatasetVersion(
     prefix: str | None = None
 
     @property
+    def ref(self) -> str:
+        """The name and number by which a job file names the version."""
+        return f"{self.name}@{self.version}"
+
+    @property
     def content_prefix(self) -> str:
         """The prefix of its blobs' names, in the container `data`."""
         return self.prefix or f"{self.name}/{self.digest}/"

@@ -105,7 +105,7 @@ def fetch_list(store: BlobStore, dataset: DatasetVersion, folder: Path) -> FileL
         raise EnvironmentFailure(message, hint=_hint(dataset)) from None
     fetched = digest.list(path)
     if fetched.digest != dataset.digest:
-        message = f"`{blob}` does not have the digest of `{dataset.name}@{dataset.version}`"
+        message = f"`{blob}` does not have the digest of `{dataset.ref}`"
         raise EnvironmentFailure(message, hint=_hint(dataset))
     return fetched
 
@@ -168,11 +168,10 @@ def _content(store: BlobStore, blob: str, dataset: DatasetVersion) -> Iterator[b
     try:
         yield from store.content(blob)
     except NotFound:
-        ref = f"{dataset.name}@{dataset.version}"
-        message = f"the list of files of `{ref}` is missing: `{blob}`"
+        message = f"the list of files of `{dataset.ref}` is missing: `{blob}`"
         raise EnvironmentFailure(message, hint=_hint(dataset)) from None
 
 
 def _hint(dataset: DatasetVersion) -> str:
     # A push alone may say that the content is there already.
-    return f"launch data rm {dataset.name}@{dataset.version}, then push it again"
+    return f"launch data rm {dataset.ref}, then push it again"

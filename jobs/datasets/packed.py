@@ -25,7 +25,6 @@ def require_packed(inputs: Mapping[str, InputSpec], environment: Environment) ->
 
 def not_packed(name: str, dataset: DatasetVersion) -> LaunchError:
     """Make the error of an input that cannot be streamed."""
-    ref = f"{dataset.name}@{dataset.version}"
-    message = f"input `{name}`: `{ref}` is not packed, so it cannot be streamed"
+    message = f"input `{name}`: `{dataset.ref}` is not packed, so it cannot be streamed"
     hint = "mode: download, or launch data pack DIR --to PACKED and push that"
     return LaunchError(message, hint=hint)

@@ -139,7 +139,7 @@ class Pull:
         if not missing.files:
             return
         dataset = self._dataset
-        check_space(self._folder, missing.bytes, f"`{dataset.name}@{dataset.version}`")
+        check_space(self._folder, missing.bytes, f"`{dataset.ref}`")
         with disk_errors(self._folder):
             self._store.receive(
                 self._incoming(missing),

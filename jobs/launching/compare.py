@@ -107,7 +107,7 @@ def facts_of(record: RunRecord) -> dict[str, str]:
             facts[key] = _text(value)
     for name, each in spec.inputs.items():
         data = each.dataset
-        place = f"{data.name}@{data.version}" + (f"/{each.file}" if each.file else "")
+        place = data.ref + (f"/{each.file}" if each.file else "")
         facts[f"inputs.{name}"] = f"{place} {data.digest} {each.mode}"
     if spec.resume is not None:
         facts["resumed from"] = f"{spec.resume.run} at step {spec.resume.step}"

@@ -248,7 +248,7 @@ def _input_text(name: str, given: InputSpec) -> str:
     dataset = given.dataset
     file = f"/{given.file}" if given.file else ""
     size = f"{count_text(dataset.files, 'file')}, {size_text(dataset.bytes)}"
-    text = f"{name} = {dataset.name}@{dataset.version}{file} ({size}, {given.mode})"
+    text = f"{name} = {dataset.ref}{file} ({size}, {given.mode})"
     source = given.source
     if source is None:
         return text

@@ -72,7 +72,7 @@ def recorded_job(record: RunRecord, run_dir: Path, engine: Engine) -> Recorded:
     written = msgspec.to_builtins(job)
     written["inputs"] = {
         name: {
-            "dataset": _reference(each.dataset),
+            "dataset": each.dataset.ref,
             "mode": each.mode,
             **({} if each.file is None else {"file": each.file}),
         }
@@ -84,7 +84,7 @@ def recorded_job(record: RunRecord, run_dir: Path, engine: Engine) -> Recorded:
     given = {key: value for key, value in written.items() if value is not None}
     return Recorded(
         tree=located(given, f"run {record.id}"),
-        pinned={_reference(each.dataset): each.dataset for each in spec.inputs.values()},
+        pinned={each.dataset.ref: each.dataset for each in spec.inputs.values()},
         code=_code(record, run_dir, engine.store),
         resume=spec.resume,
     )
@@ -194,10 +194,6 @@ def _code(record: RunRecord, run_dir: Path, runs: Runs) -> CodeLocation | None:
         message = f"the code of {record.id} is not on this machine"
         raise LaunchError(message, hint="rerun it where it was launched, or launch run JOB")
     return CodeLocation(folder=spec.code, only=spec.code_only)
-
-
-def _reference(dataset: DatasetVersion) -> str:
-    return f"{dataset.name}@{dataset.version}"
 
 
 def _limits(spec: JobSpec) -> dict[str, str | float]:

@@ -102,7 +102,7 @@ def _image_text(image: str, digest: str | None) -> str:
 
 def _inputs(record: RunRecord) -> list[str]:
     inputs = record.plan.spec.inputs
-    return [f"{name} = {each.dataset.name}@{each.dataset.version}" for name, each in inputs.items()]
+    return [f"{name} = {each.dataset.ref}" for name, each in inputs.items()]
 
 
 def checkpoints_text(status: RunStatus, checkpoints: Sequence[Checkpoint], stack: list[str]) -> str:

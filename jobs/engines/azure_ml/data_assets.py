@@ -20,14 +20,13 @@ _ASSET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,254}")
 
 def make_asset(dataset: DatasetVersion, client: ArmClient) -> None:
     """Write the data asset of a version; raises EnvironmentFailure. Blocks on the network."""
-    ref = f"{dataset.name}@{dataset.version}"
     if not can_be_asset(dataset.name):
-        message = f"`{ref}` cannot be a data asset: Azure ML allows no dot in a name"
+        message = f"`{dataset.ref}` cannot be a data asset: Azure ML allows no dot in a name"
         raise EnvironmentFailure(
             message,
             hint="jobs of this project can still use it; to have an asset, push it under another name",
         )
-    failure = f"`{ref}` is in the store, but has no data asset"
+    failure = f"`{dataset.ref}` is in the store, but has no data asset"
     hint = "type the same again: files that were sent are not sent again"
     _write(dataset, client, is_archived=False, failure=failure, hint=hint)
 
@@ -39,8 +38,7 @@ def archive_asset(dataset: DatasetVersion, client: ArmClient) -> None:
     """
     if not can_be_asset(dataset.name):
         return
-    ref = f"{dataset.name}@{dataset.version}"
-    failure = f"`{ref}` is removed, but its data asset is still listed"
+    failure = f"`{dataset.ref}` is removed, but its data asset is still listed"
     hint = f"az ml data archive --name {dataset.name} --version {dataset.version}"
     _write(dataset, client, is_archived=True, failure=failure, hint=hint)
 
@@ -95,7 +93,7 @@ def asset_body(
     files, size = count_text(dataset.files, "file"), size_text(dataset.bytes)
     return {
         "properties": {
-            "description": f"{dataset.name}@{dataset.version}: {files}, {size}",
+            "description": f"{dataset.ref}: {files}, {size}",
             "isAnonymous": False,
             "tags": {
                 "digest": dataset.digest,

@@ -146,7 +146,7 @@ def _bring_index(name: str, dataset: DatasetVersion, store: BlobStore, workspace
             if file.path in shards
         }
         if missing := shards - md5.keys():
-            message = f"`{_ref(dataset)}` has no file `{min(missing)}`, which its index names"
+            message = f"`{dataset.ref}` has no file `{min(missing)}`, which its index names"
             raise EnvironmentFailure(
                 message, hint="launch data pack DIR --to PACKED, push it again"
             )
@@ -178,7 +178,7 @@ def _shards_of(path: Path, dataset: DatasetVersion) -> set[str]:
     try:
         index = msgspec.json.decode(path.read_bytes(), type=prepared(_Index))
     except (msgspec.MsgspecError, RecursionError) as error:
-        message = f"`{INDEX_FILE}` of `{_ref(dataset)}` is not an index of shards: {error}"
+        message = f"`{INDEX_FILE}` of `{dataset.ref}` is not an index of shards: {error}"
         raise LaunchError(
             message, hint="launch data pack DIR --to PACKED, then push PACKED"
         ) from None
@@ -214,7 +214,3 @@ def _address(environment: Environment, dataset: DatasetVersion) -> str:
     storage = environment.storage
     prefix = dataset.content_prefix.rstrip("/")
     return f"{storage.blob_endpoint.rstrip('/')}/{storage.containers.data}/{quote(prefix)}"
-
-
-def _ref(dataset: DatasetVersion) -> str:
-    return f"{dataset.name}@{dataset.version}"
