@@ -24,6 +24,7 @@ from jobs.host.private import make_folder
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.live import Live
 
 TERMINAL_INTERVAL_S = 0.1
 LOG_INTERVAL_S = 5.0
@@ -103,18 +104,8 @@ class _MovingLine:
     """Draws one line of a terminal again and again, by rich; no name in it is markup."""
 
     def __init__(self, stream: TextIO, *, stays: bool) -> None:
-        from rich.live import Live
-
-        self._console = _console(stream)
-        self._live = Live(
-            console=self._console,
-            auto_refresh=False,
-            transient=not stays,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-        self._live.start()
-        self._console.show_cursor()  # a command that is killed leaves no terminal without one
+        self._stream, self._stays = stream, stays
+        self._live: Live | None = None
 
     def show(self, text: str, share: float | None = None) -> None:
         """Draw the text instead of what was there, with a bar where a share of 0 to 1 is known."""
@@ -122,17 +113,34 @@ class _MovingLine:
         from rich.table import Table
         from rich.text import Text
 
+        live = self._live = self._live or self._begin()
         line = Text.from_ansi(masked(text), no_wrap=True, overflow="ellipsis")
-        if share is None or self._console.width < line.cell_len + _BAR_WIDTH + 1:
-            self._live.update(line, refresh=True)
+        if share is None or live.console.width < line.cell_len + _BAR_WIDTH + 1:
+            live.update(line, refresh=True)
             return
         row = Table.grid(padding=(0, 1, 0, 0))
         row.add_row(ProgressBar(total=1.0, completed=share, width=_BAR_WIDTH), line)
-        self._live.update(row, refresh=True)
+        live.update(row, refresh=True)
+
+    def _begin(self) -> Live:
+        from rich.live import Live
+
+        live = Live(
+            console=_console(self._stream),
+            auto_refresh=False,
+            transient=not self._stays,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        live.start()
+        live.console.show_cursor()  # a command that is killed leaves no terminal without one
+        return live
 
     def end(self) -> None:
-        """End the progress line, so that the next text begins on a new line."""
-        self._live.stop()
+        """End the line, if it was drawn, so that the next text begins on a new one."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
 
 
 def _console(stream: TextIO) -> Console:
@@ -159,7 +167,7 @@ class ProgressLine:
         self._after_s = after_s
         self._first: Transfer | None = None
         self._began = self._shown = 0.0
-        self._line: _MovingLine | None = None
+        self._line = _MovingLine(self._stream, stays=True)
 
     def __call__(self, transfer: Transfer) -> None:
         """Take the state; write it where the last one is old enough, or where it is the last."""
@@ -178,16 +186,13 @@ class ProgressLine:
             self._stream.write(text + "\n")
             self._stream.flush()
             return
-        self._line = self._line or _MovingLine(self._stream, stays=True)
         self._line.show(text, transfer.share)
         if is_over:
             self.end()
 
     def end(self) -> None:
         """End the progress line of work that ended early."""
-        if self._line is not None:
-            self._line.end()
-            self._line = None
+        self._line.end()
 
     def _text(self, transfer: Transfer, first: Transfer, elapsed_s: float) -> str:
         done, share = transfer.bytes_done, transfer.share
@@ -268,7 +273,7 @@ class BuildProgress:
 
     def __init__(self, first: str, *, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
-        self._line: _MovingLine | None = None
+        self._line = _MovingLine(self._stream, stays=False)
         self._began = time.monotonic()
         self._step = first
 
@@ -286,15 +291,12 @@ class BuildProgress:
         """Show the step and the time that went by on a terminal; False where there is none."""
         if not _moves(self._stream):
             return False
-        self._line = self._line or _MovingLine(self._stream, stays=False)
         self._line.show(self._text())
         return True
 
     def end(self) -> None:
         """Take the line off the terminal."""
-        if self._line is not None:
-            self._line.end()
-            self._line = None
+        self._line.end()
 
     def _text(self) -> str:
         return f"{duration_text(time.monotonic() - self._began):>12}  {self._step}"

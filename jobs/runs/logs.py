@@ -48,7 +48,7 @@ def read_logs(
     files = _Files(run_dir / "logs", ranks)
     yield from _backlog(files, since, tail, grep)
     if is_over is not None:
-        yield from _matching(_follow(files, is_over), grep)
+        yield from matching(_follow(files, is_over), grep)
 
 
 def watch_logs(
@@ -66,14 +66,14 @@ def watch_logs(
     files = _Files(run_dir / "logs", ranks)
     yield _backlog(files, since, tail, grep)
     while True:
-        yield _matching(files.forwards(), grep)
+        yield matching(files.forwards(), grep)
 
 
 def _backlog(
     files: _Files, since: str | None, tail: int | None, grep: re.Pattern[str] | None
 ) -> Iterator[LogLine]:
     backlog = files.backwards(since) if tail is not None else files.forwards(since)
-    lines = _matching(backlog, grep)
+    lines = matching(backlog, grep)
     return lines if tail is None else reversed(list(islice(lines, tail)))
 
 
@@ -92,7 +92,8 @@ def since_time(text: str, now_s: float) -> str:
         raise LaunchError(message, hint="--since 10m, or --since 2026-11-21T12:00:00Z") from None
 
 
-def _matching(lines: Iterable[LogLine], grep: re.Pattern[str] | None) -> Iterator[LogLine]:
+def matching(lines: Iterable[LogLine], grep: re.Pattern[str] | None) -> Iterator[LogLine]:
+    """Yield the lines that `grep` finds something in; every line where it is None."""
     return (line for line in lines if grep is None or grep.search(line.text))
 
 

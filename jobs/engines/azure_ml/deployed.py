@@ -15,6 +15,7 @@ from jobs.blobs.credentials import MANAGEMENT_SCOPE
 from jobs.contracts.errors import EnvironmentFailure, Unreached
 from jobs.contracts.spec import Cluster, Environment
 from jobs.engines.azure_ml.clusters import read_cluster
+from jobs.engines.azure_ml.names import resource_name
 from jobs.engines.azure_ml.networks import (
     ENDPOINTS,
     NETWORK,
@@ -61,7 +62,7 @@ class _Properties(Struct, frozen=True, kw_only=True, rename="camel"):
     @property
     def account(self) -> str:
         """The name of the workspace's own storage account."""
-        return _last(self.storage_account)
+        return resource_name(self.storage_account)
 
 
 class _Workspace(Struct, frozen=True, kw_only=True):
@@ -241,7 +242,3 @@ def _check_cluster(client: ArmClient, name: str, cluster: Cluster) -> PartCheck:
         f"{live.state}, {live.nodes} of up to {count_text(live.max_nodes, 'node')} of {live.size}"
     )
     return PartCheck(part=part, ok=True, detail=detail)
-
-
-def _last(resource_id: str) -> str:
-    return resource_id.rstrip("/").rpartition("/")[2]

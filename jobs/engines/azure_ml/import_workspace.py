@@ -26,6 +26,7 @@ from jobs.contracts.spec import (
     Storage,
     Workspace,
 )
+from jobs.engines.azure_ml.names import resource_name
 from jobs.engines.azure_ml.sizes import cluster_of, read_sizes
 from jobs.engines.azure_ml.states import mapping, text_in
 from jobs.host import console
@@ -69,7 +70,9 @@ def import_workspace(
         known,
         engine=engine,
         location=found.location,
-        workspace=Workspace(name=_last(found.id), id=found.id, endpoint=f"https://{url.hostname}"),
+        workspace=Workspace(
+            name=resource_name(found.id), id=found.id, endpoint=f"https://{url.hostname}"
+        ),
         storage=_find_storage(client, data, runs),
         registry=_find_registry(client, found.properties.container_registry),
         key_vault=_key_vault(found.properties.key_vault),
@@ -216,7 +219,7 @@ def _find_registry(client: ArmClient, resource_id: str | None) -> Registry | Non
             resource_id, api_version=REGISTRY_API_VERSION, what="asking the registry"
         )
     except CloudRefusal as refusal:
-        server = f"{_last(resource_id).lower()}.azurecr.io"
+        server = f"{resource_name(resource_id).lower()}.azurecr.io"
         console.warn(f"the registry's address `{server}` is taken from its name: {refusal.message}")
         return Registry(login_server=server)
     server = text_in(mapping(found.get("properties")), "loginServer")
@@ -224,11 +227,11 @@ def _find_registry(client: ArmClient, resource_id: str | None) -> Registry | Non
 
 
 def _key_vault(resource_id: str | None) -> KeyVault | None:
-    return KeyVault(uri=f"https://{_last(resource_id)}.vault.azure.net/") if resource_id else None
-
-
-def _last(resource_id: str) -> str:
-    return resource_id.rstrip("/").rpartition("/")[2]
+    return (
+        KeyVault(uri=f"https://{resource_name(resource_id)}.vault.azure.net/")
+        if resource_id
+        else None
+    )
 
 
 def _find_clusters(client: ArmClient) -> dict[str, Cluster]:

@@ -24,6 +24,7 @@ from jobs.engines.azure_ml.names import job_name
 from jobs.engines.azure_ml.status import PATIENCE_S
 from jobs.host import console
 from jobs.host.units import now
+from jobs.runs.logs import matching
 
 if TYPE_CHECKING:
     from jobs.engines.azure_ml.runs import CloudRuns
@@ -55,7 +56,7 @@ def read_logs(
     found = _attempts(runs, handle, ranks, since)
     yield from _backlog(found, since, tail, grep)
     if follow and found:
-        yield from _matching(found[-1].follow(), grep)
+        yield from matching(found[-1].follow(), grep)
 
 
 def watch_logs(
@@ -76,7 +77,7 @@ def watch_logs(
         found += [
             each for each in _attempts(runs, handle, ranks, since) if each.number not in known
         ]
-        yield _matching(_news_of(found, over), grep)
+        yield matching(_news_of(found, over), grep)
 
 
 def _attempts(
@@ -103,9 +104,9 @@ def _backlog(
     for each in found:
         each.look()
     if tail is None:
-        return _matching(chain.from_iterable(each.lines(since) for each in found), grep)
+        return matching(chain.from_iterable(each.lines(since) for each in found), grep)
     newest_first = chain.from_iterable(each.last_lines(since) for each in reversed(found))
-    return reversed(list(islice(_matching(newest_first, grep), tail)))
+    return reversed(list(islice(matching(newest_first, grep), tail)))
 
 
 def _news_of(found: Sequence[AttemptLogs], over: set[int]) -> Iterator[LogLine]:
@@ -116,10 +117,6 @@ def _news_of(found: Sequence[AttemptLogs], over: set[int]) -> Iterator[LogLine]:
             yield from lines
             if is_over:
                 over.add(each.number)
-
-
-def _matching(lines: Iterable[LogLine], grep: Pattern[str] | None) -> Iterator[LogLine]:
-    return (line for line in lines if grep is None or grep.search(line.text))
 
 
 class AttemptLogs:

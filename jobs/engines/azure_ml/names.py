@@ -25,6 +25,11 @@ def checkpoints_prefix(run: str) -> str:
     return f"checkpoints/{run}/"
 
 
+def resource_name(resource_id: str) -> str:
+    """Give the name at the end of a resource's id."""
+    return resource_id.rstrip("/").rpartition("/")[2]
+
+
 def code_path(workspace: str, code: str) -> str:
     """Give the path in Resource Manager of an upload of code."""
     return f"{workspace}/codes/{code}/versions/{CODE_VERSION}"
