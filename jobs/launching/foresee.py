@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from math import isfinite, log, sqrt
+from math import isfinite, log
 from pathlib import Path
 from statistics import median
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobs.contracts.spec import Environment, JobFile, JobSpec, Plan, RunHandle
+from jobs.contracts.spec import Environment, JobSpec, Plan, RunHandle
 from jobs.foresight import azure
-from jobs.foresight.choose import Choice, choose
 from jobs.foresight.forecast import forecast, takeover, twice
 from jobs.foresight.one_gpu import OFF_BY, published_rate
 from jobs.foresight.predict import NINE_OF_TEN
 from jobs.foresight.work import Band, Checkpoints, Forecast, Limit, Place, Takeover, Twice, Work
-from jobs.jobfile.resolve import process_slots, size_on
 from jobs.launching.links import neighbours_of
 from jobs.launching.speeds import Speeds
 from jobs.runs.forecast_file import KeptForecast, write_forecast
 from jobs.runs.lengths import Unit, lengths_of
 from jobs.runs.past import PastRun, job_key
 
-MOST_TRIED = 1024  # nodes one by one; beyond them doublings
 NO_RUN = "00000000-000000-0000"
 NUM_NAMED = 3  # runs that a forecast names
 # How much shorter or longer a start may be than those before: images and data may be there already.
@@ -295,54 +292,6 @@ def _of_ranks(time_s: Band, prepare_s: float) -> Band:
         low=max(time_s.low - prepare_s, 0.0),
         high=max(time_s.high - prepare_s, 0.0),
     )
-
-
-def choose_layout(
-    job: JobFile,
-    spec: JobSpec,
-    environment: Environment,
-    past: Sequence[PastRun],
-    *,
-    num_nodes: int | None,
-    deadline_s: float | None,
-    budget: float | None,
-) -> Choice:
-    """Choose cluster and nodes (`num_nodes` if given) for a job; a cluster's nodes have one priority."""
-    names = [job.cluster] if job.cluster else list(environment.clusters)
-    tried: list[Forecast] = []
-    for name in names:
-        runs = runs_like(spec, environment, name, past)
-        cluster = environment.clusters[name]
-        _, processes = size_on(job, cluster)
-        if not runs or processes > process_slots(cluster):
-            continue
-        others = neighbours_of(cluster, past)
-        outlook = Outlook(spec, environment, name, processes, runs, neighbours=others)
-        counts = [num_nodes] if num_nodes else _counts(cluster.max_nodes)
-        if job.launcher == "none":  # nobody knows how processes share work that nothing connects
-            counts = filter(outlook.speeds.has_measured, counts)
-        tried += [outlook.at(count) for count in counts if count <= cluster.max_nodes]
-    found = [each for each in tried if _is_restarted(job, each)]
-    if tried and not found:
-        nearest = min(tried, key=lambda each: each.restarts)
-        return Choice(chosen=None, nearest=nearest, lacks_retries=True)
-    return choose(found, deadline_s=deadline_s, budget=budget)
-
-
-def _counts(most: int) -> Iterator[int]:
-    yield from range(1, min(most, MOST_TRIED) + 1)
-    count = 2 * MOST_TRIED
-    while count < most:
-        yield count
-        count *= 2
-    if most > MOST_TRIED:
-        yield most
-
-
-def _is_restarted(job: JobFile, found: Forecast) -> bool:
-    """Tell whether the job's `retry` allows as many restarts as there may be."""
-    most = job.retry.max if "preemption" in job.retry.on else 0
-    return found.restarts + NINE_OF_TEN * sqrt(found.restarts) <= most
 
 
 def _place(environment: Environment, name: str, processes: int) -> Place:

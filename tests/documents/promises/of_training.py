@@ -9,7 +9,7 @@ from jobs.commands import bench as bench_verb
 from jobs.contracts.errors import ExitCode
 from jobs.foresight import azure, calibrate, check, model, predict, series, table, why
 from jobs.foresight.work import Band
-from jobs.launching import bench, bench_run, foresee, shared_runs, speeds
+from jobs.launching import bench, bench_run, foresee, layout, shared_runs, speeds
 from jobs.runs import scaling, steady
 from tests.documents.promises.sentences import NoPromise, Promise, option, promise
 from tests.documents.promises.units import constant, mib, percent, spelled, written_in
@@ -220,7 +220,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("is ended after {} times that, which the question", bench_run.MOST_TIMES),
         promise("takes what they answer within {} s", shared_runs.SOON_S),
         promise("asked again after {} minutes", shared_runs.FRESH_S / 60),
-        promise("Every number of nodes up to {} is tried", foresee.MOST_TRIED),
+        promise("Every number of nodes up to {} is tried", layout.MOST_TRIED),
         promise("low, high | {} % interval of that median", percent(steady.CONFIDENCE)),
         promise("At least {} windows, at most {}", steady.LEAST_WINDOWS, steady.MOST_WINDOWS),
         promise("the windows vary by more than {} %", percent(steady.NOISY)),

@@ -15,7 +15,8 @@ from jobs.contracts.spec import (
 from jobs.foresight.work import Limit
 from jobs.host.console import duration_text
 from jobs.launching.forecast_text import chosen_text, forecast_pairs, none_text
-from jobs.launching.foresee import Foreseen, choose_layout, foresee, foresee_divided
+from jobs.launching.foresee import Foreseen, foresee, foresee_divided
+from jobs.launching.layout import choose_layout
 from jobs.launching.speeds import Speeds
 from jobs.runs.past import PastRun, job_key
 from jobs.stacks.cost import money_text

@@ -12,7 +12,8 @@ from jobs.contracts.spec import JobFile, JobRetry
 from jobs.foresight.model import Term
 from jobs.foresight.predict import NINE_OF_TEN
 from jobs.foresight.work import Band, Speed
-from jobs.launching.foresee import Outlook, choose_layout
+from jobs.launching.foresee import Outlook
+from jobs.launching.layout import choose_layout
 from jobs.launching.speeds import Speeds
 from jobs.runs.past import PastRun, job_key
 from tests.fakes.cloud_stack import make_cloud_environment
