@@ -1,8 +1,9 @@
-"""Computes a frozen backbone's features of pictures once, and batches them for a head."""
+"""Batches rows that lie on the device: small pictures, or a frozen backbone's features, computed once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 import torch
 from torch import Tensor, nn
@@ -17,22 +18,37 @@ from trainer.pytorch.strategy import Ranks
 from trainer.pytorch.transfer import copied_ahead, send
 
 BATCH = 32
+# Batches whose rows are picked at once: one call for many rows costs little more than for few.
+BATCHES_AT_ONCE = 8
 
 
 class Features:
-    """A row of features for each picture, on the device, and its label."""
+    """A row of features, or a small picture, for each sample, on the device, and its label (N)."""
 
-    def __init__(self, rows: Tensor, labels: Sequence[int]) -> None:
+    def __init__(self, rows: Tensor, labels: Tensor) -> None:
         self._rows = rows
-        self._labels = torch.tensor(labels, device=rows.device)
+        self._labels = labels
+
+    def __len__(self) -> int:
+        return len(self._labels)
 
     def batches(
-        self, order: Iterable[Sequence[int]], _crop_of: CropOf, _augment: Augment | None = None, /
+        self,
+        order: Iterable[Sequence[int]],
+        _crop_of: CropOf | None = None,
+        _augment: Augment | None = None,
+        /,
     ) -> Iterator[Batch]:
-        """Give the rows of these pictures; they were computed from their middle."""
-        for samples in order:
-            places = send(torch.tensor(samples, dtype=torch.long), self._rows.device)
-            yield Batch(images=self._rows[places], labels=self._labels[places], samples=samples)
+        """Give the rows of these samples, as they are, picked for many batches at once."""
+        left = iter(order)
+        while block := list(islice(left, BATCHES_AT_ONCE)):
+            picked = torch.tensor([row for samples in block for row in samples], dtype=torch.long)
+            picked = send(picked, self._rows.device)
+            sizes = [len(samples) for samples in block]
+            rows = self._rows.index_select(0, picked).split(sizes)
+            labels = self._labels.index_select(0, picked).split(sizes)
+            for images, numbers, samples in zip(rows, labels, block, strict=True):
+                yield Batch(images=images, labels=numbers, samples=samples)
 
 
 @torch.no_grad()
@@ -66,4 +82,4 @@ def compute_features(
             throughput.step(min(done * size, len(labels)) - before)
     # Of rank r the k-th row is that of picture k * size + r.
     everyones = torch.stack(ranks.strategy.gather(rows), dim=1).flatten(0, 1)
-    return Features(everyones[: len(labels)], labels)
+    return Features(everyones[: len(labels)], torch.tensor(labels, device=device))

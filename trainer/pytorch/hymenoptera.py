@@ -30,7 +30,6 @@ from trainer.common.options import MAY_CHANGE, parse_options
 from trainer.common.position import Position
 from trainer.common.schedule import Schedule, ScheduleName
 from trainer.common.throughput import Throughput
-from trainer.data.pictures.crops import center_crop
 from trainer.data.pictures.grid import write_grid
 from trainer.data.pictures.splits import Pictures
 from trainer.data.synthesize.stripes import INSECTS
@@ -223,10 +222,8 @@ class Transfer(PictureTask[Options]):
         """Make a batch of the first rows of features, or pictures of noise."""
         if not self.is_frozen:
             return super().trial(number)
-        source = self.train_source
-        return first_samples(
-            number, self.data.num_train, lambda rows: next(source.batches([rows], center_crop))
-        )
+        features = self.features
+        return first_samples(number, len(features), lambda rows: next(features.batches([rows])))
 
     def optimizer(self, part: nn.Module, scaler: torch.amp.GradScaler | None) -> Optimizer:
         """Make SGD."""

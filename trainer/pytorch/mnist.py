@@ -13,9 +13,9 @@ from __future__ import annotations
 import math
 import sys
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, tee
+from itertools import tee
 from pathlib import Path
 from typing import Annotated
 
@@ -28,25 +28,24 @@ from trainer.common.errors import TrainingError
 from trainer.common.metrics import MainFigure
 from trainer.common.options import MAY_CHANGE, parse_options
 from trainer.common.position import Position
-from trainer.common.sharding import batches_in_order, shard, shuffled_batches
+from trainer.common.sharding import shard, shuffled_batches
 from trainer.data.pictures.idx import read_idx
 from trainer.data.pictures.predicted import Files, Row, tell_classes, whole_pictures
 from trainer.data.synthesize.digits import make_default_digits
+from trainer.pytorch.evaluation import evaluate
+from trainer.pytorch.features import Features
 from trainer.pytorch.guard import Guard
+from trainer.pytorch.loader import Batch
 from trainer.pytorch.loop import run
 from trainer.pytorch.model_file import read_model
-from trainer.pytorch.precision import autocast
 from trainer.pytorch.program import TorchOptions, run_program
 from trainer.pytorch.strategy import Ranks
 from trainer.pytorch.task import Loss, Part, Task, first_samples
-from trainer.pytorch.transfer import send
 
 SYNTHETIC = "synthetic"
-NUM_CLASSES, NUM_TOP = 10, 5
+NUM_CLASSES = 10
 SIDE = 28
 EVALUATION_BATCH = 1024  # of all ranks together
-# Batches whose pictures are picked at once: one call for many rows costs little more than for few.
-BATCHES_AT_ONCE = 8
 # Mean and standard deviation of MNIST's training pixels, as its examples use them.
 PIXEL_MEAN, PIXEL_STD = 0.1307, 0.3081
 
@@ -74,31 +73,13 @@ class Options(TorchOptions):
         return f"a smaller --lr than {self.lr:g}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Split:
-    """Pictures (N x 1 x 28 x 28, normalised floats) and labels (N) of one split, on the device."""
-
-    images: Tensor
-    labels: Tensor
-
-    def batches(self, rows: Iterable[Sequence[int]]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the pictures and labels of each batch's rows, picked for many batches at once."""
-        left = iter(rows)
-        while block := list(islice(left, BATCHES_AT_ONCE)):
-            picked = torch.tensor([row for batch in block for row in batch], dtype=torch.long)
-            picked = send(picked, self.labels.device)
-            sizes = [len(batch) for batch in block]
-            images = self.images.index_select(0, picked).split(sizes)
-            yield from zip(images, self.labels.index_select(0, picked).split(sizes), strict=True)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; gives its exit code."""
     options = parse_options(Options, argv, description=(__doc__ or "").splitlines()[0])
     return run_program(options, lambda ranks: run(Digits(options, ranks)))
 
 
-class Digits(Task[Options, tuple[Tensor, Tensor]]):
+class Digits(Task[Options, Batch]):
     """Small pictures, all of them on the device, told apart by a CNN."""
 
     program = "trainer.pytorch.mnist"
@@ -106,8 +87,8 @@ class Digits(Task[Options, tuple[Tensor, Tensor]]):
     shown = ("loss", "accuracy")
     evaluation = f"{EVALUATION_BATCH:,} pictures at once over all ranks"
 
-    training: Split
-    testing: Split
+    training: Features
+    testing: Features
 
     def set_up_cuda(self) -> None:
         """Choose kernels that repeat themselves."""
@@ -115,7 +96,9 @@ class Digits(Task[Options, tuple[Tensor, Tensor]]):
 
     def prepare(self) -> None:
         """Read training and test set whole."""
-        self.training, self.testing = load_splits(find_data(self.options, self.ranks), self.device)
+        folder = find_data(self.options, self.ranks)
+        self.training = load_split(folder, "train", self.device)
+        self.testing = load_split(folder, "t10k", self.device)
         batch_size, size = self.options.batch_size, self.ranks.world.size
         if batch_size < size:
             message = f"--batch-size {batch_size} leaves a rank of {size} without work"
@@ -132,69 +115,58 @@ class Digits(Task[Options, tuple[Tensor, Tensor]]):
     @property
     def num_batches(self) -> int:
         """Steps of one epoch; the last batch may be smaller."""
-        return math.ceil(len(self.training.labels) / self.options.batch_size)
+        return math.ceil(len(self.training) / self.options.batch_size)
 
     def facts(self) -> dict[str, object]:
         """Give the size of the training set."""
-        return {"num_samples": len(self.training.labels)}
+        return {"num_samples": len(self.training)}
 
     def rate(self, position: Position) -> float:
         """Give the rate of the epoch."""
         return self.options.lr * self.options.lr_decay**position.epoch
 
-    def batches(self, position: Position) -> Iterator[Part[tuple[Tensor, Tensor]]]:
+    def batches(self, position: Position) -> Iterator[Part[Batch]]:
         """Yield this rank's pictures and labels of each batch that is left of the epoch."""
         order = shuffled_batches(
-            len(self.training.labels),
+            len(self.training),
             self.options.batch_size,
             seed=self.options.seed,
             epoch=position.epoch + 1,
             first=position.batch,
         )
-        wanted, told = tee((shard(batch, self.ranks.world), len(batch)) for batch in order)
-        pictures = self.training.batches(mine for mine, _ in wanted)
-        for (mine, num_samples), batch in zip(told, pictures, strict=True):
-            yield Part(batch=batch, samples=mine, num_samples=num_samples)
+        wanted, told = tee(order)
+        pictures = self.training.batches(shard(batch, self.ranks.world) for batch in wanted)
+        for whole, mine in zip(told, pictures, strict=True):
+            yield Part(batch=mine, samples=mine.samples, num_samples=len(whole))
 
-    def trial(self, number: int) -> Part[tuple[Tensor, Tensor]]:
+    def trial(self, number: int) -> Part[Batch]:
         """Make a batch of the first pictures."""
-        number_there = len(self.training.labels)
-        return first_samples(number, number_there, lambda rows: next(self.training.batches([rows])))
+        pictures = self.training
+        return first_samples(number, len(pictures), lambda rows: next(pictures.batches([rows])))
 
-    def loss(self, model: nn.Module, part: Part[tuple[Tensor, Tensor]]) -> Loss:
+    def loss(self, model: nn.Module, part: Part[Batch]) -> Loss:
         """Compute the cross entropy; the ranks' parts of a batch may differ in size by one."""
-        images, labels = part.batch
-        scores = model(images).float()
+        labels = part.batch.labels
+        scores = model(part.batch.images).float()
         total = functional.cross_entropy(scores, labels, reduction="sum")
         mean = total * (self.ranks.world.size / part.num_samples)
         return Loss(mean=mean, total=total, num_right=(scores.argmax(dim=1) == labels).sum())
 
-    @torch.no_grad()
     def evaluate(self, part: nn.Module, guard: Guard, position: Position) -> dict[str, float]:
         """Give mean loss, accuracy and top-5 over the whole test set, each picture counted once."""
-        part.eval()
-        # Losses, right ones, in the top 5.
-        totals = torch.zeros(3, dtype=torch.float64, device=self.device)
-        num_images = len(self.testing.labels)
-        batches = batches_in_order(num_images, EVALUATION_BATCH)
-        mine = (shard(list(batch), self.ranks.world) for batch in batches)
-        for images, labels in self.testing.batches(mine):
-            with autocast(self.options.precision, self.device):
-                scores = part(images).float()
-            totals[0] += functional.cross_entropy(scores, labels, reduction="sum")
-            totals[1] += (scores.argmax(dim=1) == labels).sum()
-            totals[2] += (scores.topk(NUM_TOP).indices == labels[:, None]).sum()
-            guard.check(position)
-        guard.settle()
-        loss_total, num_right, num_in_top = self.ranks.strategy.sum(totals).tolist()
-        if not math.isfinite(loss_total):
-            message = "training has diverged: the loss of the test set is not finite"
-            raise TrainingError(message, hint=self.options.hint)
-        return {
-            "loss": loss_total / num_images,
-            "accuracy": num_right / num_images,
-            "top5": num_in_top / num_images,
-        }
+        found = evaluate(
+            part,
+            self.testing,
+            num_images=len(self.testing),
+            num_classes=NUM_CLASSES,
+            batch_size=EVALUATION_BATCH,
+            loss="ce",
+            sees=lambda images: images,
+            task=self,
+            guard=guard,
+            position=position,
+        )
+        return {"loss": found["loss"], "accuracy": found["top1"], "top5": found["top5"]}
 
     def about(self) -> dict[str, object]:
         """Give size and classes."""
@@ -219,8 +191,8 @@ class Digits(Task[Options, tuple[Tensor, Tensor]]):
         """Give the sizes of batch and sets."""
         return {
             "batch_size": self.options.batch_size,
-            "train_images": len(self.training.labels),
-            "test_images": len(self.testing.labels),
+            "train_images": len(self.training),
+            "test_images": len(self.testing),
         }
 
 
@@ -250,13 +222,8 @@ def find_data(options: Options, ranks: Ranks) -> Path:
     return Path(options.data) if options.data else ranks.run_dir.input("digits")
 
 
-def load_splits(folder: Path, device: torch.device) -> tuple[Split, Split]:
-    """Read training and test set whole; raises TrainingError where they are not MNIST-like."""
-    return load_split(folder, "train", device), load_split(folder, "t10k", device)
-
-
-def load_split(folder: Path, prefix: str, device: torch.device) -> Split:
-    """Read one split's pictures and labels."""
+def load_split(folder: Path, prefix: str, device: torch.device) -> Features:
+    """Read one split whole; raises TrainingError where it is not MNIST-like."""
     image_shape, pixels = read_idx(folder, f"{prefix}-images-idx3-ubyte")
     label_shape, classes = read_idx(folder, f"{prefix}-labels-idx1-ubyte")
     num_images = label_shape[0]
@@ -269,10 +236,8 @@ def load_split(folder: Path, prefix: str, device: torch.device) -> Split:
     # A copy, since a tensor over immutable bytes would be written through.
     images = torch.frombuffer(bytearray(pixels), dtype=torch.uint8)
     labels = torch.frombuffer(bytearray(classes), dtype=torch.uint8)
-    return Split(
-        images=normalised(images.view(num_images, 1, SIDE, SIDE).to(device)),
-        labels=labels.to(device, torch.long),
-    )
+    pictures = normalised(images.view(num_images, 1, SIDE, SIDE).to(device))
+    return Features(pictures, labels.to(device, torch.long))
 
 
 def normalised(images: Tensor) -> Tensor:

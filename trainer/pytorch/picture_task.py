@@ -218,12 +218,9 @@ class PictureTask(Task[OptionsT, Batch]):
             batch_size=self.batch_size // self.num_parts,
             loss=self.options.loss,
             sees=self.sees,
-            ranks=self.ranks,
-            device=self.device,
-            precision=self.options.precision,
+            task=self,
             guard=guard,
             position=position,
-            hint=self.options.hint,
         )
 
     def summary(self) -> dict[str, object]:

@@ -10,17 +10,18 @@ import contextlib
 import itertools
 import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional
 
 from trainer.common.options import parse_options
 from trainer.common.position import Position, TakenStep
 from trainer.common.sharding import shard, shuffled_batches
+from trainer.pytorch.features import Features
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
 from trainer.pytorch.precision import take_step
@@ -38,15 +39,6 @@ class Options(TorchOptions):
     scaler: Annotated[bool, "scale the loss"] = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Split:
-    inputs: Tensor
-    labels: Tensor
-
-    def batches(self, rows: Iterable[Sequence[int]]) -> Iterator[tuple[Tensor, Tensor]]:
-        return ((self.inputs[each], self.labels[each]) for each in rows)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     options = parse_options(Options, argv)
     return run_program(options, lambda ranks: train(options, ranks))
@@ -62,17 +54,17 @@ def build_network() -> nn.Module:
     )
 
 
-def make_split(options: Options) -> Split:
+def make_rows(options: Options) -> Features:
     generator = torch.Generator().manual_seed(options.seed)
     inputs = torch.randn(options.num_samples, 8, generator=generator)
-    return Split(inputs=inputs, labels=inputs[:, :3].argmax(dim=1))
+    return Features(inputs, inputs[:, :3].argmax(dim=1))
 
 
 def train(options: Options, ranks: Ranks) -> None:
     world, strategy = ranks.world, ranks.strategy
     strategy.init(world, CPU)
     torch.manual_seed(options.seed)
-    network, split = build_network(), make_split(options)
+    network, rows = build_network(), make_rows(options)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)
     model, optimizer = strategy.wrap(network, optimizer)
     torch.manual_seed(1000 + world.rank)
@@ -96,7 +88,7 @@ def train(options: Options, ranks: Ranks) -> None:
         while position.epoch < options.epochs:
             if position.epoch and not position.batch:
                 average_buffers(network, strategy, world)
-            position = train_epoch(options, ranks, split, model, optimizer, scaler, position, guard)
+            position = train_epoch(options, ranks, rows, model, optimizer, scaler, position, guard)
     strategy.barrier()
     if world.is_main:
         ranks.run_dir.write_summary({"losses": losses, **keeper.figures()})
@@ -105,7 +97,7 @@ def train(options: Options, ranks: Ranks) -> None:
 def train_epoch(
     options: Options,
     ranks: Ranks,
-    split: Split,
+    rows: Features,
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     scaler: torch.amp.GradScaler | None,
@@ -120,8 +112,8 @@ def train_epoch(
     batches = itertools.islice(order, position.batch, None)
     for number, batch in enumerate(batches, position.batch + 1):
         mine = shard(batch, ranks.world)
-        ((inputs, labels),) = split.batches([mine])
-        loss_sum = functional.cross_entropy(model(inputs), labels, reduction="sum")
+        (part,) = rows.batches([mine])
+        loss_sum = functional.cross_entropy(model(part.images), part.labels, reduction="sum")
         loss = loss_sum * (ranks.world.size / len(batch))
         optimizer.zero_grad()
         (loss if scaler is None else scaler.scale(loss)).backward()

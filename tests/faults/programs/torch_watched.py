@@ -32,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
     program: Any = importlib.import_module(name)
     rank = int(os.environ["RANK"])
     watcher = Watcher(rank)
-    program.Split.batches = watcher.fed(program.Split.batches)
+    program.Features.batches = watcher.fed(program.Features.batches)
     Guard.step = watcher.stepped(Guard.step)
     Keeper.restore = watcher.resumed(Keeper.restore)
     program.functional = Functional(watcher)
@@ -66,9 +66,9 @@ class Watcher:
         self.fault = (int(rank_text), int(step), kind)
 
     def fed(self, batches: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapped(split: Any, rows: Iterable[Sequence[int]]) -> Iterator[Any]:
+        def wrapped(pictures: Any, rows: Iterable[Sequence[int]], *more: Any) -> Iterator[Any]:
             asked, given = tee(rows)
-            for self.rows, batch in zip(given, batches(split, asked), strict=True):
+            for self.rows, batch in zip(given, batches(pictures, asked, *more), strict=True):
                 yield batch
 
         return wrapped
