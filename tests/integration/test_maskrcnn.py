@@ -342,6 +342,7 @@ def test_a_mistake_is_one_line_that_says_what_to_do(zygote, shapes, tmp_path):
         (["--decay-steps", "9,x"], 2, "as 60000,80000, not 9,x"),
         (["--momentum", "-1"], 2, "--momentum must be 0 or more, not -1.0"),
         (["--image-size", "16"], 2, "--image-size must be 32 or more, not 16"),
+        (["--image-size", "4097"], 2, "--image-size is at most 4096, not 4097"),
         (["--predict", "a.jpg"], 2, "--predict needs --model FILE"),
         ([], 1, "error: no input `coco` was handed to this run (hint: name the folder"),
         (["--data", "/nowhere"], 1, "error: no `annotations/instances_train2017.json`"),

@@ -68,12 +68,15 @@ def require_classes(weights: Path, classes: object) -> None:
 def why_new_head(weights: Path, num_outputs: int, classes: Sequence[str]) -> str:
     """Say why the head of a file, of so many outputs, is none for these classes; nothing where it is one.
 
-    The names of its classes are those of a description beside it, where there is one.
+    The names of its classes are those of a description beside it, where there is one: a .json beside
+    weights that others trained may hold anything.
     """
     if num_outputs != len(classes):
         return f"`{weights}` is for {num_outputs} classes, not {len(classes)}"
-    others = _other_classes(weights, [*classes])
-    return f"`{weights}` is for other classes: {others}" if others else ""
+    named = _named_classes(weights)
+    if not named or named == [*classes]:
+        return ""
+    return f"`{weights}` is for other classes: {_shown(named)}; not {_shown([*classes])}"
 
 
 def require_scores(shape: Sequence[int | None] | None, classes: Sequence[str]) -> None:
@@ -142,6 +145,17 @@ def _other_classes(weights: Path, classes: object) -> str:
     if found is None or classes is None or found == classes:
         return ""
     return f"{_shown(found)}; not {_shown(classes)}"
+
+
+def _named_classes(weights: Path) -> list[str]:
+    """Give the names of classes in a .json beside the weights; none where it names none."""
+    try:
+        found: Any = parse_json(weights.with_suffix(".json").read_bytes())
+    except (OSError, ValueError):
+        return []
+    classes = cast("dict[str, Any]", found).get("classes") if isinstance(found, dict) else None
+    names = cast("list[object]", classes) if isinstance(classes, list) else []
+    return [name for name in names if isinstance(name, str)]
 
 
 def _read_json(path: Path) -> dict[str, Any]:

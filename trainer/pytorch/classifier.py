@@ -233,16 +233,17 @@ class Classifier(PictureTask[Options]):
 
     @torch.no_grad()
     def begin(self, network: nn.Module, position: Position) -> None:  # noqa: ARG002
-        """Ask a network of the user's own for the scores of a picture; raises TrainingError for other outputs.
+        """Ask a network of the user's own for the scores of pictures; raises TrainingError for other outputs.
 
         Nothing is counted or drawn for the training, which goes on as if it had not been asked.
         """
         if self._build is None:
             return
         size = self.options.image_size
-        picture = torch.zeros(1, 3, size, size, dtype=torch.uint8, device=self.device)
+        # Two: of one, squeeze() would take the batch's axis away.
+        pictures = torch.zeros(2, 3, size, size, dtype=torch.uint8, device=self.device)
         with looked_at(network, self.device), autocast(self.options.precision, self.device):
-            scores = network(self.sees(picture))
+            scores = network(self.sees(pictures))
         shape = scores.shape if isinstance(scores, Tensor) else None
         require_scores(shape, self.data.classes)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from torchvision.models import ResNet
 
 from trainer.common.sharding import shard
 from trainer.common.throughput import Throughput
@@ -16,6 +16,9 @@ from trainer.pytorch.loader import Augment, Batch, CropOf, Source, normalise
 from trainer.pytorch.precision import PrecisionName, autocast
 from trainer.pytorch.strategy import Ranks
 from trainer.pytorch.transfer import copied_ahead, send
+
+if TYPE_CHECKING:  # programs whose network is their own train without torchvision
+    from torchvision.models import ResNet
 
 BATCH = 32
 # Batches whose rows are picked at once: one call for many rows costs little more than for few.

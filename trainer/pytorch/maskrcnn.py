@@ -28,6 +28,7 @@ from trainer.common.errors import TrainingError
 from trainer.common.find_batch import SMALLER_PICTURES
 from trainer.common.messages import warn
 from trainer.common.metrics import MainFigure
+from trainer.common.model_about import MOST_IMAGE_SIZE
 from trainer.common.options import MAY_CHANGE, parse_options
 from trainer.common.position import Position
 from trainer.common.schedule import Schedule, ScheduleName
@@ -97,6 +98,9 @@ class Options(TorchOptions):
         super().__post_init__()
         self.require_positive("epochs", "max_steps", "batch_per_rank", "lr", "regions_per_image")
         self.require_at_least(32, "image_size")
+        if self.image_size > MOST_IMAGE_SIZE:
+            message = f"--image-size is at most {MOST_IMAGE_SIZE}, not {self.image_size}"
+            raise ValueError(message)
         self.require_at_least(0, "warmup_steps", "momentum", "weight_decay")
         self.steps_at(1)
         if self.weights and self.backbone_weights:

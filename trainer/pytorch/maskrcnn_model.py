@@ -57,8 +57,8 @@ class Design:
         if backbone not in get_args(BackboneName):
             message = f"unknown backbone {backbone}"
             raise ValueError(message)
-        if not isinstance(size, int) or not 0 < size <= MOST_IMAGE_SIZE:
-            message = f"image_size is {size}, not 1 to {MOST_IMAGE_SIZE}"
+        if type(size) is not int or not 0 < size <= MOST_IMAGE_SIZE:
+            message = f"image_size is {size!r}, no whole number of 1 to {MOST_IMAGE_SIZE}"
             raise ValueError(message)
         if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
             message = "its classes are no names"

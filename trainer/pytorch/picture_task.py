@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from trainer.common.find_batch import SMALLER_PICTURES
 from trainer.common.metrics import MainFigure
-from trainer.common.model_about import About
+from trainer.common.model_about import About, require_scores
 from trainer.common.position import Position
 from trainer.common.schedule import Schedule
 from trainer.common.sharding import LEAST_BATCH, rank_batches, require_full_batch
@@ -204,7 +204,10 @@ class PictureTask(Task[OptionsT, Batch]):
                 cutmix=options.cutmix,
                 num_classes=len(self.data.classes),
             )
-        mean = LOSSES[options.loss](model(images), labels, options.label_smoothing)
+        scores = model(images)
+        if not isinstance(scores, Tensor):  # in training alone, as with auxiliary heads
+            require_scores(None, self.data.classes)
+        mean = LOSSES[options.loss](scores, labels, options.label_smoothing)
         return Loss(mean=mean, total=mean.detach() * len(part.samples))
 
     def evaluate(self, part: nn.Module, guard: Guard, position: Position) -> dict[str, float]:

@@ -147,7 +147,10 @@ def make_network(
     """
     network = (build or build_resnet50)(len(classes), image_size)
     if build is not None:
-        images = keras.KerasTensor((batch, image_size, image_size, 3), dtype="uint8")
+        # A call of a functional model casts pictures to the dtype of its input; a trace does not.
+        inputs = getattr(network, "inputs", None)
+        dtype = inputs[0].dtype if inputs else "uint8"
+        images = keras.KerasTensor((batch, image_size, image_size, 3), dtype=dtype)
         scores = network.compute_output_spec(images)  # a trace: nothing is computed or drawn
         require_scores(getattr(scores, "shape", None), classes)
     return network

@@ -8,10 +8,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import itertools
 import json
+import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -27,16 +30,30 @@ SMALL += ("--batch-per-rank", "4", "--epochs", "1", "--device", "cpu", "--log-ev
 
 
 class Twice(nn.Module):
-    """A network of two outputs."""
+    """A network of two outputs, or of two while it trains."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_always: bool = True) -> None:
         super().__init__()
+        self.has_always = has_always
         self.layers = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4))
 
-    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, images: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         """Compute the scores."""
         scores = self.layers(images)
-        return scores, scores
+        return (scores, scores) if self.has_always or self.training else scores
+
+
+class Drawing(nn.Module):
+    """A network that draws from each generator whenever it is asked, and squeezes its outputs."""
+
+    def __init__(self, num_outputs: int) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(3, num_outputs, 32)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Compute the scores of pictures that some noise lies over."""
+        noise = torch.rand(()).item() + random.random() + float(np.random.rand())
+        return self.layer(images + noise).squeeze()
 
 
 def of(num_outputs: int) -> Callable[[int, int], nn.Module]:
@@ -67,6 +84,7 @@ def outputs() -> object:
         "three": said(of(3)),
         "five": said(of(5)),
         "two tensors": said(lambda *_: Twice()),
+        "two while it trains": said(lambda *_: Twice(has_always=False)),
         "named": said(of(4), "--network", "resnet51"),
     }
 
@@ -75,9 +93,11 @@ def losses() -> object:
     """Losses and weights of a training whose network is asked for scores first, and of one that is not."""
     found: list[object] = []
     begin = classifier.Classifier.begin
-    for each in (begin, lambda *_: None):
+    for build, each in itertools.product((of(4), lambda *_: Drawing(4)), (begin, lambda *_: None)):
         classifier.Classifier.begin = each
-        code, _ = said(of(4))
+        random.seed(1)
+        np.random.seed(1)
+        code, _ = said(build)
         lines = Path("outputs/metrics.jsonl").read_text().splitlines()
         values = [line["value"] for line in map(json.loads, lines) if line["name"] == "loss"]
         digests = json.loads(Path("outputs/summary.json").read_text())["weights_sha256"]

@@ -47,14 +47,15 @@ class Counter(keras.layers.Layer):
     def call(self, inputs: tf.Tensor, *, training: bool = False) -> tf.Tensor:
         if training:
             self.seen.assign(self.seen + 1)
-        return inputs
+        return inputs * 1.0  # of floats, as a call of the network makes them
 
 
 def build(num_classes: int, size: int) -> keras.Model:
-    images = keras.Input((size, size, 3), dtype="uint8")
+    images = keras.Input((size, size, 3))
+    x = Normalise(name="normalise")(Counter(name="counter")(images))
     # As EfficientNet's, never adapted.
-    x = keras.layers.Normalization(name="known")(Normalise(name="normalise")(images))
-    x = keras.layers.AveragePooling2D(8, name="pool")(Counter(name="counter")(x))
+    x = keras.layers.Normalization(name="known")(x)
+    x = keras.layers.AveragePooling2D(8, name="pool")(x)
     inner = keras.Input((size // 8, size // 8, 3))
     x = keras.Model(
         inner,

@@ -27,6 +27,15 @@ def test_a_head_for_other_classes_is_none_for_these(weights, tmp_path):
     assert why_new_head(tmp_path / "without.pth", 2, ("cats", "dogs")) == ""
 
 
+@pytest.mark.parametrize(
+    "text",
+    ['{"classes": 2}', '{"classes": {"0": "a"}}', '{"classes": []}', '["a", "b"]', "{", "\xff"],
+)
+def test_a_json_of_others_beside_weights_says_nothing_of_their_head(tmp_path, text):
+    (tmp_path / "r.json").write_text(text, encoding="latin-1")
+    assert why_new_head(tmp_path / "r.pth", 2, ("ants", "bees")) == ""
+
+
 def test_a_model_of_other_classes_is_refused(weights):
     require_classes(weights, ["ants", "bees"])
     require_classes(weights, None)
