@@ -174,12 +174,12 @@ def memory(zygote, tmp_path_factory) -> dict[str, str]:
 
 def test_what_is_beyond_a_gpus_memory_is_said_with_its_batch(memory):
     said = "the GPU's memory does not hold"
-    batch = "--batch-per-rank 2 (hint: --find-batch tells the largest --batch-per-rank that fits)"
+    batch = "--batch-per-rank 3 (hint: --find-batch tells the largest --batch-per-rank that fits)"
     other = "(hint: `nvidia-smi` tells whether another process has memory of this GPU)"
     assert memory == {
         "train": f"{said} a step of {batch}",
         "evaluate": f"{said} an evaluation of {batch}",
-        "without trial": f"{said} a step of --batch-per-rank 2 (hint: a smaller --batch-per-rank)",
+        "without trial": f"{said} a step of --batch-per-rank 3 (hint: a smaller --batch-per-rank)",
         # Where two batches make a step, an evaluation takes one at once.
         "two parts": "trained",
         "to": f"{said} the network and what it begins with {other}",

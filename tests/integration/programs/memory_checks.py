@@ -172,24 +172,24 @@ def say_of(task: Task[Any, Any], warnings: io.StringIO | None = None) -> str:
 def classifiers(ranks: Ranks) -> dict[str, str]:
     """What a training, an evaluation, a search and a prediction say."""
     said: dict[str, str] = {}
-    made = ("--data", "random", "--num-classes", "2", "--num-images", "4", "--image-size", "32")
-    made += ("--epochs", "1", "--batch-per-rank", "2")
+    made = ("--data", "random", "--num-classes", "2", "--num-images", "12", "--image-size", "32")
+    made += ("--epochs", "1", "--batch-per-rank", "3")
     plain = parse_options(classifier.Options, made)
     search = replace(plain, find_batch=True)
     Path("a.png").touch()
     for name, kind, options, room in (
         ("on a CPU", classifier.Classifier, search, 5),
         ("search", Classifier, search, 5),
-        ("train", Classifier, plain, 1),
-        ("without trial", WithoutTrial, plain, 1),
+        ("train", Classifier, plain, 2),
+        ("without trial", WithoutTrial, plain, 2),
         ("to", Classifier, plain, 0),
         ("evaluate", Classifier, plain, 5),
-        ("two parts", Classifier, replace(plain, accumulate=2), 2),
+        ("two parts", Classifier, replace(plain, accumulate=2), 3),
         ("data", WithoutRoom, plain, 5),
         ("predict", WithoutRoom, replace(plain, predict=Path(), model=Path("m")), 5),
     ):
         Small.room = room
-        Small.room_to_evaluate = 1 if name == "evaluate" else room
+        Small.room_to_evaluate = 2 if name == "evaluate" else room
         said[name] = say_of(kind(options, ranks, "small", build))
     return said
 
