@@ -59,8 +59,9 @@ def write_about(weights: Path, about: Mapping[str, object]) -> None:
 
 def require_classes(weights: Path, classes: object) -> None:
     """Raise TrainingError where a description is there and says other classes than these."""
-    others = _other_classes(weights, classes)
-    if others:
+    found = _read_json(weights).get("classes") if weights.with_suffix(".json").exists() else None
+    if found is not None and classes is not None and found != classes:
+        others = f"{_shown(found)}; not {_shown(classes)}"
         message = f"`{weights}` tells other classes apart than the data has: {others}"
         raise TrainingError(message, hint="data with the same classes, in the same order")
 
@@ -139,21 +140,12 @@ def read_about(path: Path) -> About:
     )
 
 
-def _other_classes(weights: Path, classes: object) -> str:
-    """Show the classes that a description beside the weights names, and these, where they differ."""
-    found = _read_json(weights).get("classes") if weights.with_suffix(".json").exists() else None
-    if found is None or classes is None or found == classes:
-        return ""
-    return f"{_shown(found)}; not {_shown(classes)}"
-
-
 def _named_classes(weights: Path) -> list[str]:
     """Give the names of classes in a .json beside the weights; none where it names none."""
     try:
-        found: Any = parse_json(weights.with_suffix(".json").read_bytes())
-    except (OSError, ValueError):
+        classes = _read_json(weights).get("classes")
+    except TrainingError:
         return []
-    classes = cast("dict[str, Any]", found).get("classes") if isinstance(found, dict) else None
     names = cast("list[object]", classes) if isinstance(classes, list) else []
     return [name for name in names if isinstance(name, str)]
 

@@ -200,9 +200,9 @@ class OwnTask(Task[Options, Pair]):
             return
         samples = WholeSamples(self.val, stream=f"{self.options.seed}/{OF_VALIDATION}")
         rows = range(min(NUM_ASKED, len(self.val)))
-        pair = default_collate([each[:2] for each in samples.__getitems__(rows)])
+        pair = self._pair(samples, rows)
         with looked_at(network, self.device):
-            _, figures = self._look(network, place(pair, self.device))
+            _, figures = self._look(network, pair)
         require_names(list(figures), main=self._own.main)
         require_values(figures, num_samples=len(rows))
 
@@ -227,13 +227,12 @@ class OwnTask(Task[Options, Pair]):
     def trial(self, number: int) -> Part[Pair]:
         """Make a batch of the first samples, as the first epoch reads them."""
         samples = WholeSamples(self.train, stream=f"{self.options.seed}/1")
+        return first_samples(number, len(self.train), lambda rows: self._pair(samples, rows))
 
-        def take(rows: Sequence[int]) -> Pair:
-            return place(
-                default_collate([each[:2] for each in samples.__getitems__(rows)]), self.device
-            )
-
-        return first_samples(number, len(self.train), take)
+    def _pair(self, samples: WholeSamples, rows: Sequence[int]) -> Pair:
+        """Read these samples as one pair on the device."""
+        pair = default_collate([each[:2] for each in samples.__getitems__(rows)])
+        return place(pair, self.device)
 
     def loss(self, model: nn.Module, part: Part[Pair]) -> Loss:
         """Compute the user's loss."""
