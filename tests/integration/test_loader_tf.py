@@ -56,6 +56,11 @@ def test_batches_come_in_order_whatever_the_number_of_workers(found):
     }
 
 
+def test_nothing_that_an_epoch_iterates_over_is_tuned(found):
+    """Who frees a tuned iterator now and then waits for its tuner's sleep: up to as long as the epoch was."""
+    assert found["tuned"] == {"pictures": False, "noise": False}
+
+
 def test_our_decoder_gives_pillows_pixels_but_for_rounding(found):
     pillows, fast = (bytes.fromhex(pixels) for pixels in found["batches"]["pixels"])
     assert len(fast) == len(pillows) == 5 * 32 * 32 * 3

@@ -25,6 +25,7 @@ REFUSED = "refused"
 
 # What ranks differ in, of all ranks: generators, batch statistics.
 R = TypeVar("R")
+V = TypeVar("V")
 
 
 class CheckpointKeeper(ABC, Generic[R]):
@@ -85,6 +86,12 @@ class CheckpointKeeper(ABC, Generic[R]):
     @abstractmethod
     def _count(self, number: int) -> int:
         """Give all ranks the sum of their numbers; a collective."""
+
+    def _own_of(self, ranks: Mapping[str, V]) -> dict[str, V]:
+        """Choose this rank's own state of all ranks', whose names begin with the rank."""
+        prefix = f"{self._world.rank}/"
+        of_rank = (key for key in ranks if key.startswith(prefix))
+        return {key.removeprefix(prefix): ranks[key] for key in of_rank}
 
     # --- saving --------------------------------------------------------------------------------
 

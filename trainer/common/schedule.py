@@ -15,6 +15,15 @@ ScheduleName = Literal["step", "cosine"]
 STEPS_AT = (30 / 90, 60 / 90, 80 / 90)
 
 
+def parse_steps(text: str, *, option: str) -> list[int]:
+    """Read an option's steps after which a rate falls; raises ValueError for others than rising ones."""
+    steps = [int(each) if each.strip().isdecimal() else 0 for each in text.split(",")]
+    if min(steps) < 1 or sorted(set(steps)) != steps:
+        message = f"{option} are rising numbers above 0, as 60000,80000, not {text}"
+        raise ValueError(message)
+    return steps
+
+
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
     """The learning rate of every step; `peak` is reached after `num_warmup_steps` of `num_steps`.

@@ -11,11 +11,11 @@ network (docs/own-model.md).
 
 from __future__ import annotations
 
+import functools
 import random
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Literal
 
 import torch
@@ -28,20 +28,12 @@ from trainer.common.options import MAY_CHANGE, parse_options
 from trainer.common.position import Position
 from trainer.common.resnet_options import ResnetOptions
 from trainer.common.schedule import Schedule
+from trainer.data.synthesize.picture_folder import MadeSet, picture_folder
 from trainer.pytorch.loader import Augment
 from trainer.pytorch.loop import run
 from trainer.pytorch.networks import build_network, load_pretrained, parameter_groups
 from trainer.pytorch.optimizers import OptimizerName, make_optimizer
-from trainer.pytorch.picture_data import (
-    RANDOM,
-    SYNTHETIC,
-    Data,
-    MadeSet,
-    PictureOptions,
-    make_noise,
-    make_on_each_node,
-    open_loaders,
-)
+from trainer.pytorch.picture_data import RANDOM, Data, PictureOptions, make_noise, open_loaders
 from trainer.pytorch.picture_task import PictureTask
 from trainer.pytorch.precision import autocast
 from trainer.pytorch.program import run_program
@@ -161,10 +153,7 @@ class Classifier(PictureTask[Options]):
         )
         if options.data == RANDOM:
             return make_noise(made, self.device, batch=options.batch_per_rank)
-        if options.data == SYNTHETIC:
-            folder = make_on_each_node(made, ranks)
-        else:
-            folder = Path(options.data) if options.data else ranks.run_dir.input("imagenet")
+        folder = picture_folder(options.data, made, ranks, input_name="imagenet")
         data, _, _ = open_loaders(folder, ranks, self.device, options, repeats=self.repeats)
         return data
 
@@ -247,7 +236,7 @@ class Classifier(PictureTask[Options]):
         shape = scores.shape if isinstance(scores, Tensor) else None
         require_scores(shape, self.data.classes)
 
-    @property
+    @functools.cached_property
     def schedule(self) -> Schedule:
         """Give the learning rate of every step."""
         return self.options.rates(batch_size=self.batch_size, num_batches=self.num_batches)

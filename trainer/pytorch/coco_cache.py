@@ -11,7 +11,16 @@ from typing import Any, overload
 
 import numpy as np
 
-from trainer.data.pictures.coco import CocoObject, CocoPicture, CocoSplit, SplitName, read_split
+from trainer.common.errors import TrainingError
+from trainer.common.messages import warn
+from trainer.data.pictures.coco import (
+    CocoObject,
+    CocoPicture,
+    CocoSplit,
+    SplitName,
+    read_split,
+    require_equal_categories,
+)
 from trainer.data.synthesize.folders import default_folder, whole_folder
 from trainer.pytorch.maskrcnn_loading import encode_outline
 from trainer.pytorch.strategy import Ranks
@@ -89,23 +98,10 @@ class CachedPictures(Sequence[CocoPicture]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CachedSplit:
-    """A split as CocoSplit has it, with its pictures mapped."""
+class CachedSplit(CocoSplit):
+    """A split with its pictures mapped."""
 
-    annotations: Path
-    categories: Mapping[int, str]
     pictures: CachedPictures
-    num_unusable: int
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """The names of the labels 1, 2, ..."""
-        return tuple(self.categories.values())
-
-    @property
-    def category_ids(self) -> tuple[int, ...]:
-        """The category ids of the labels 1, 2, ..."""
-        return tuple(self.categories)
 
 
 def open_cached(folder: Path, split: SplitName, ranks: Ranks) -> CachedSplit:
@@ -132,6 +128,28 @@ def open_cached(folder: Path, split: SplitName, ranks: Ranks) -> CachedSplit:
         pictures=CachedPictures(folder=folder / split, arrays=arrays, rows=rows),
         num_unusable=about["num_unusable"],
     )
+
+
+def open_validation(
+    folder: Path, training: CachedSplit, ranks: Ranks, *, is_needed: bool
+) -> CachedSplit | None:
+    """Map the split to evaluate on; None where there is none, as beside COCO's train2017 alone.
+
+    A collective. Raises TrainingError where one that is needed is missing, or has other categories.
+    """
+    needed = ("val2017", "annotations/instances_val2017.json")
+    missing = [name for name in needed if not (folder / name).exists()]
+    if not missing:
+        found = open_cached(folder, "val2017", ranks)
+        require_equal_categories(training.categories, found.categories, folder)
+        return found
+    told = f"no `{missing[0]}` in `{folder}`"
+    if is_needed:
+        message = f"--evaluate-only: {told}"
+        raise TrainingError(message, hint="a folder that has val2017")
+    if ranks.world.is_main:
+        warn(f"{told}: nothing is evaluated, as with --no-evaluate")
+    return None
 
 
 def cache_folder(annotations: Path) -> Path:

@@ -13,10 +13,10 @@ what they were taken for are drawn into predictions.png.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -32,6 +32,7 @@ from trainer.common.schedule import Schedule, ScheduleName
 from trainer.common.throughput import Throughput
 from trainer.data.pictures.grid import write_grid
 from trainer.data.pictures.splits import Pictures
+from trainer.data.synthesize.picture_folder import SYNTHETIC, MadeSet, picture_folder
 from trainer.data.synthesize.stripes import INSECTS
 from trainer.pytorch.features import Features, compute_features
 from trainer.pytorch.finish import waiter
@@ -44,14 +45,7 @@ from trainer.pytorch.networks import (
     find_weights,
     load_pretrained,
 )
-from trainer.pytorch.picture_data import (
-    SYNTHETIC,
-    Data,
-    MadeSet,
-    PictureOptions,
-    make_on_each_node,
-    open_loaders,
-)
+from trainer.pytorch.picture_data import Data, PictureOptions, open_loaders
 from trainer.pytorch.picture_task import PictureTask
 from trainer.pytorch.precision import make_sgd
 from trainer.pytorch.predictions import predict_some
@@ -85,7 +79,7 @@ class Options(PictureOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require_positive("epochs", "lr", "workers")
+        self.require_positive("workers")
         self.require_at_least(2, "batch_per_rank")  # batch statistics of one picture are none
         self.require_at_least(32, "image_size")
         self.require_at_least(0, "momentum")
@@ -98,11 +92,6 @@ class Options(PictureOptions):
         if self.train == "head" and self.sync_batch_norm:
             message = "--sync-batch-norm is for norms that train, and --train head leaves them as they are"
             raise ValueError(message)
-
-    @property
-    def hint(self) -> str:
-        """Advice for a training that diverges."""
-        return f"a smaller --lr than {self.lr:g}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -133,19 +122,6 @@ class Transfer(PictureTask[Options]):
     def open_data(self) -> Data:
         """Open the folder of pictures, drawn first where `--data` says so; a collective."""
         options = self.options
-        self.folder = self.find_data()
-        # Features are computed of every picture, once, before anything is trained.
-        data, *pictures = open_loaders(
-            self.folder, self.ranks, self.device, options, skips_corrupt=not self.is_frozen
-        )
-        self.pictures = (pictures[0], pictures[1])
-        return data
-
-    def find_data(self) -> Path:
-        """Give the folder of pictures; a collective."""
-        options = self.options
-        if options.data != SYNTHETIC:
-            return Path(options.data) if options.data else self.ranks.run_dir.input("hymenoptera")
         drawn = MadeSet(
             names=INSECTS,
             num_classes=len(INSECTS),
@@ -153,7 +129,13 @@ class Transfer(PictureTask[Options]):
             size=options.image_size,
             seed=options.seed,
         )
-        return make_on_each_node(drawn, self.ranks)
+        self.folder = picture_folder(options.data, drawn, self.ranks, input_name="hymenoptera")
+        # Features are computed of every picture, once, before anything is trained.
+        data, *pictures = open_loaders(
+            self.folder, self.ranks, self.device, options, skips_corrupt=not self.is_frozen
+        )
+        self.pictures = (pictures[0], pictures[1])
+        return data
 
     def build(self) -> nn.Module:
         """Make the network and load its weights."""
@@ -187,7 +169,7 @@ class Transfer(PictureTask[Options]):
         if self.is_random and not position.step and self.ranks.world.is_main:
             warn("without --weights the frozen backbone is random")
         self.seen = Throughput(num_warmup_steps=1, synchronise=waiter(self.device))
-        of = partial(
+        of = functools.partial(
             compute_features,
             *(network, self.ranks),
             device=self.device,
@@ -230,7 +212,7 @@ class Transfer(PictureTask[Options]):
         options = self.options
         return make_sgd(part.parameters(), lr=options.lr, momentum=options.momentum, scaler=scaler)
 
-    @property
+    @functools.cached_property
     def schedule(self) -> Schedule:
         """Give the learning rate of every step."""
         return Schedule(

@@ -79,12 +79,7 @@ class Keeper(CheckpointKeeper[Tensors]):
             scaler=self._trained.scaler,
         )
         if was_size == self._world.size:
-            prefix = f"{self._world.rank}/"
-            own = {
-                key.removeprefix(prefix): value
-                for key, value in snapshot.ranks.items()
-                if key.startswith(prefix)
-            }
+            own = self._own_of(snapshot.ranks)
         else:
             own = self._mean_of_ranks(snapshot.ranks, was_size, position)
         restore_rank_state(own, self._trained.network, self._trained.device)

@@ -190,17 +190,11 @@ class Loader:
 
     def _put(self, target: Tensor, index: int, crop_of: CropOf) -> None:
         """Decode one picture, cut the crop out, and write it into `target`, size x size x 3."""
-        data = self._pictures.read(index)
-        if not self._put_by_cropper(target, data, index, crop_of):
-            self._put_by_library(target, data, index, crop_of)
-
-    def _put_by_cropper(self, target: Tensor, data: bytes, index: int, crop_of: CropOf) -> bool:
-        """Do it in one go where it is a JPEG of the usual kind; gives whether it was."""
-        size = self._cropper.size(data) if self._cropper else None
-        if self._cropper is None or size is None:
-            return False
-        crop, address = crop_of(index, *size), target.data_ptr()
-        return self._cropper.crop(data, crop, side=self._size, address=address)
+        data, of_size = self._pictures.read(index), functools.partial(crop_of, index)
+        address = target.data_ptr()
+        if self._cropper and self._cropper.put(data, of_size, side=self._size, address=address):
+            return
+        self._put_by_library(target, data, index, crop_of)
 
     def _put_by_library(self, target: Tensor, data: bytes, index: int, crop_of: CropOf) -> None:
         """Do it step by step."""

@@ -13,9 +13,8 @@ with the global batch. COCO's own figures for boxes and masks are taken after ea
 from __future__ import annotations
 
 import functools
-import itertools
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -31,18 +30,15 @@ from trainer.common.metrics import MainFigure
 from trainer.common.model_about import MOST_IMAGE_SIZE
 from trainer.common.options import MAY_CHANGE, parse_options
 from trainer.common.position import Position
-from trainer.common.schedule import Schedule, ScheduleName
-from trainer.common.sharding import shard
-from trainer.data.pictures.coco import require_equal_categories
-from trainer.data.pictures.coco_batches import count_batches, grouped_batches, is_flipped
+from trainer.common.schedule import Schedule, ScheduleName, parse_steps
 from trainer.data.pictures.corrupt import CorruptPictures
-from trainer.data.pictures.header import CorruptPicture
 from trainer.data.pictures.predicted import Files, Row
-from trainer.pytorch.coco_cache import CachedPictures, CachedSplit, open_cached
+from trainer.pytorch.coco_cache import CachedSplit, open_cached, open_validation
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.loop import run
+from trainer.pytorch.maskrcnn_epochs import Epochs
 from trainer.pytorch.maskrcnn_evaluation import evaluate
-from trainer.pytorch.maskrcnn_loading import SYNTHETIC, Reader, Sample, find_data, read_sample
+from trainer.pytorch.maskrcnn_loading import SYNTHETIC, Reader, Sample, find_data
 from trainer.pytorch.maskrcnn_model import BackboneName, Design, build_network, make_network
 from trainer.pytorch.maskrcnn_picture import predict
 from trainer.pytorch.networks import NO_WEIGHTS
@@ -96,28 +92,23 @@ class Options(TorchOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require_positive("epochs", "max_steps", "batch_per_rank", "lr", "regions_per_image")
+        self.require_positive("max_steps", "batch_per_rank", "regions_per_image")
         self.require_at_least(32, "image_size")
         if self.image_size > MOST_IMAGE_SIZE:
             message = f"--image-size is at most {MOST_IMAGE_SIZE}, not {self.image_size}"
             raise ValueError(message)
         self.require_at_least(0, "warmup_steps", "momentum", "weight_decay")
-        self.steps_at(1)
+        if self.decay_steps is not None:
+            parse_steps(self.decay_steps, option="--decay-steps")
         if self.weights and self.backbone_weights:
             message = "--weights hold a backbone: leave out --backbone-weights"
             raise ValueError(message)
 
     def steps_at(self, num_steps: int) -> tuple[float, ...]:
-        """Give the parts of so many steps after which the rate falls; ValueError for no list of steps."""
+        """Give the parts of so many steps after which the rate falls."""
         if self.decay_steps is None:
             return STEPS_AT
-        texts = self.decay_steps.split(",")
-        steps = [int(text) if text.strip().isdecimal() else 0 for text in texts]
-        if min(steps) < 1 or sorted(set(steps)) != steps:
-            message = (
-                f"--decay-steps are rising numbers above 0, as 60000,80000, not {self.decay_steps}"
-            )
-            raise ValueError(message)
+        steps = parse_steps(self.decay_steps, option="--decay-steps")
         return tuple(step / num_steps for step in steps)
 
     @property
@@ -143,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class MaskRcnn(Task[Options, Sequence[Sample]]):
-    """Pictures with boxes and outlines; `training` holds those that have objects to learn."""
+    """Pictures with boxes and outlines; `training` reads those that have objects to learn."""
 
     program = "trainer.pytorch.maskrcnn"
     main_figure = MainFigure(split="val", name="mask_ap", goal="max")
@@ -156,7 +147,7 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
 
     folder: Path
     design: Design
-    training: CachedPictures
+    training: Epochs
     validation: CachedSplit | None = None
     corrupt: CorruptPictures
     # What the file of `--weights` does not know of the classes.
@@ -172,36 +163,27 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
         self.folder = find_data(options.data, self.ranks.run_dir, seed=options.seed)
         self.corrupt = CorruptPictures(options.max_corrupt)
         training = open_cached(self.folder, "train2017", self.ranks)
-        if options.evaluate and self.has_validation:
-            self.validation = open_cached(self.folder, "val2017", self.ranks)
-            require_equal_categories(training.categories, self.validation.categories, self.folder)
+        if options.evaluate:
+            self.validation = open_validation(
+                self.folder, training, self.ranks, is_needed=options.evaluate_only
+            )
         self.design = Design(
             backbone=options.backbone, image_size=options.image_size, classes=training.classes
         )
-        self.training = training.pictures.with_objects()
+        pictures = training.pictures.with_objects()
+        self.training = Epochs(
+            pictures=pictures,
+            batch_size=self.batch_size,
+            seed=options.seed,
+            world=self.ranks.world,
+            corrupt=self.corrupt,
+        )
         if self.num_batches == 0:
-            message = (
-                f"{len(self.training)} pictures with objects fill no batch of {self.batch_size}"
-            )
+            message = f"{len(pictures)} pictures with objects fill no batch of {self.batch_size}"
             raise TrainingError(message, hint="a smaller --batch-per-rank, or fewer ranks")
         if training.num_unusable and self.ranks.world.is_main:
             left_out = f"{training.num_unusable} objects without area or outline"
             warn(f"{left_out} are left out of training")
-
-    @property
-    def has_validation(self) -> bool:
-        """Whether there are pictures to evaluate on, as in COCO's train2017 alone there are none."""
-        needed = ("val2017", "annotations/instances_val2017.json")
-        missing = [name for name in needed if not (self.folder / name).exists()]
-        if not missing:
-            return True
-        told = f"no `{missing[0]}` in `{self.folder}`"
-        if self.options.evaluate_only:
-            message = f"--evaluate-only: {told}"
-            raise TrainingError(message, hint="a folder that has val2017")
-        if self.ranks.world.is_main:
-            warn(f"{told}: nothing is evaluated, as with --no-evaluate")
-        return False
 
     def build(self) -> nn.Module:
         """Make the network, from the weights that the options name; `run` loads those of `--model`."""
@@ -240,15 +222,10 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
         """Pictures a step, over all ranks together."""
         return self.options.batch_per_rank * self.ranks.world.size
 
-    @functools.cached_property
-    def is_wide(self) -> list[bool]:
-        """Tell for each training picture whether it is at least as wide as high."""
-        return self.training.is_wide
-
     @property
     def num_batches(self) -> int:
         """Steps of one epoch."""
-        return count_batches(self.is_wide, self.batch_size)
+        return self.training.num_batches
 
     @property
     def num_steps(self) -> int:
@@ -276,53 +253,26 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
         """Give the sizes of batch and set, the classes, and whether weights were given."""
         return {
             "batch_size": self.batch_size,
-            "num_samples": len(self.training),
+            "num_samples": len(self.training.pictures),
             "is_pretrained": self.options.is_pretrained,
             **self.design.as_json(),
         }
 
-    def rate(self, position: Position) -> float:
-        """Give the schedule's rate of the step."""
-        return self.schedule.rate(position.step)
-
     def batches(self, position: Position) -> Iterator[Part[Sequence[Sample]]]:
         """Yield this rank's pictures, decoded ahead, of each batch that is left of the epoch."""
+        end = position.batch + self.num_steps - position.step
+        reads = self.training.reads(position.epoch + 1, first=position.batch, end=end)
         with Reader(self.ranks.world.num_workers(self.device.type), self.device) as reader:
-            for samples in reader.batches(self.reads_left(position)):
+            for samples in reader.batches(reads):
                 yield Part(
                     batch=samples,
                     samples=[sample.number for sample in samples],
                     num_samples=self.batch_size,
                 )
 
-    def reads_left(self, position: Position) -> Iterator[list[Callable[[], Sample]]]:
-        """Yield the readers of this rank's part of each batch that is left of the epoch."""
-        seed, epoch = self.options.seed, position.epoch + 1
-        order = grouped_batches(self.is_wide, self.batch_size, seed=seed, epoch=epoch)
-        last = position.batch + self.num_steps - position.step
-        for batch in itertools.islice(order, position.batch, last):
-            yield [
-                functools.partial(
-                    self.read_whole, index, is_flipped=is_flipped(index, seed=seed, epoch=epoch)
-                )
-                for index in shard(batch, self.ranks.world)
-            ]
-
-    def read_whole(self, index: int, *, is_flipped: bool) -> Sample:
-        """Read a training picture, or the next one that is not corrupt in its place."""
-        number = len(self.training)
-        for each in range(index, index + number):
-            try:
-                return read_sample(self.training[each % number], is_flipped=is_flipped)
-            except CorruptPicture as error:
-                self.corrupt.skip(error)
-        message = f"none of the {number} training pictures can be decoded"
-        raise TrainingError(message, hint="get the data set again")
-
     def trial(self, number: int) -> Part[Sequence[Sample]]:
         """Make a batch of the picture with the most objects, which takes the most memory."""
-        index = int(self.training.num_objects.argmax())
-        sample = place(self.read_whole(index, is_flipped=False), self.device)
+        sample = place(self.training.read_fullest(), self.device)
         samples = [sample.number] * number
         return Part(batch=[sample] * number, samples=samples, num_samples=number)
 
@@ -362,14 +312,14 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
 
         The speed depends on how many objects a picture has.
         """
-        options = self.options
+        options, pictures = self.options, self.training.pictures
         return {
             "backbone": options.backbone,
             "image_size": options.image_size,
             "batch_size": self.batch_size,
-            "train_images": len(self.training),
+            "train_images": len(pictures),
             "val_images": len(self.validation.pictures) if self.validation else 0,
-            "boxes_per_image": int(self.training.num_objects.sum()) / len(self.training),
+            "boxes_per_image": int(pictures.num_objects.sum()) / len(pictures),
             "pictures_skipped": self.over_ranks(self.corrupt.num_skipped),
         }
 

@@ -39,7 +39,6 @@ from trainer.pytorch.loader import Batch
 from trainer.pytorch.loop import run
 from trainer.pytorch.model_file import read_model
 from trainer.pytorch.program import TorchOptions, run_program
-from trainer.pytorch.strategy import Ranks
 from trainer.pytorch.task import Loss, Part, Task, first_samples
 
 SYNTHETIC = "synthetic"
@@ -65,12 +64,7 @@ class Options(TorchOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require_positive("epochs", "batch_size", "lr", "lr_decay")
-
-    @property
-    def hint(self) -> str:
-        """Advice for a training that diverges."""
-        return f"a smaller --lr than {self.lr:g}"
+        self.require_positive("batch_size", "lr_decay")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -95,8 +89,12 @@ class Digits(Task[Options, Batch]):
         torch.backends.cudnn.deterministic = True
 
     def prepare(self) -> None:
-        """Read training and test set whole."""
-        folder = find_data(self.options, self.ranks)
+        """Read training and test set whole; a synthetic one is made by whichever rank comes first."""
+        data, seed = self.options.data, self.options.seed
+        if data == SYNTHETIC:
+            folder = make_default_digits(num_train=1500, num_test=500, seed=seed)
+        else:
+            folder = Path(data) if data else self.ranks.run_dir.input("digits")
         self.training = load_split(folder, "train", self.device)
         self.testing = load_split(folder, "t10k", self.device)
         batch_size, size = self.options.batch_size, self.ranks.world.size
@@ -213,13 +211,6 @@ def build_network() -> nn.Module:
             fc2=nn.Linear(128, NUM_CLASSES),
         )
     )
-
-
-def find_data(options: Options, ranks: Ranks) -> Path:
-    """Give the folder of the IDX files; a synthetic set is made by whichever rank comes first."""
-    if options.data == SYNTHETIC:
-        return make_default_digits(num_train=1500, num_test=500, seed=options.seed)
-    return Path(options.data) if options.data else ranks.run_dir.input("digits")
 
 
 def load_split(folder: Path, prefix: str, device: torch.device) -> Features:

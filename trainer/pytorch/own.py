@@ -7,6 +7,7 @@ A file of your own calls `main` with three functions and the name of the figure 
 from __future__ import annotations
 
 import difflib
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -95,13 +96,8 @@ class Options(StepOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require_positive("batch_size", "lr")
+        self.require_positive("batch_size")
         self.require_at_least(0, "warmup_steps", "momentum", "weight_decay", "workers")
-
-    @property
-    def hint(self) -> str:
-        """Advice for a training that diverges."""
-        return f"a smaller --lr than {self.lr:g}"
 
 
 def main(own: Own, argv: Sequence[str] | None = None, *, description: str = "") -> int:
@@ -179,16 +175,16 @@ class OwnTask(Task[Options, Pair]):
         """Give the sizes of batch and training set."""
         return {"batch_size": self.batch_size, "num_samples": len(self.train)}
 
-    def rate(self, position: Position) -> float:
-        """Give the schedule's rate of the step."""
+    @functools.cached_property
+    def schedule(self) -> Schedule:
+        """Give the learning rate of every step."""
         options = self.options
-        schedule = Schedule(
+        return Schedule(
             name=options.schedule,
             peak=options.lr,
             num_steps=self.num_steps,
             num_warmup_steps=options.warmup_steps,
         )
-        return schedule.rate(position.step)
 
     @torch.no_grad()
     def begin(self, network: nn.Module, position: Position) -> None:  # noqa: ARG002

@@ -17,13 +17,12 @@ from trainer.data.pictures.jpeg_crop import DecoderName, open_cropper
 from trainer.data.pictures.splits import Pictures, Repeated, open_splits
 from trainer.data.streaming.flow import Flow
 from trainer.data.streaming.source import StreamedPictures
-from trainer.data.synthesize.folders import default_folder
-from trainer.data.synthesize.stripes import make_pictures
+from trainer.data.synthesize.picture_folder import MadeSet
 from trainer.pytorch.loader import DecodingThreads, Loader, Noise, Source
 from trainer.pytorch.program import StepOptions
 from trainer.pytorch.strategy import Ranks
 
-SYNTHETIC, RANDOM = "synthetic", "random"
+RANDOM = "random"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,22 +49,6 @@ class PictureOptions(StepOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MadeSet:
-    """Hold the size of a synthetic set; `size` is the side of its pictures in pixels."""
-
-    names: Sequence[str] | None = None
-    num_classes: int
-    num_train: int
-    size: int
-    seed: int
-
-    @property
-    def num_val(self) -> int:
-        """Count validation pictures: a quarter of the training set, at least one per class."""
-        return max(self.num_classes, self.num_train // 4)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Data:
     """Training and validation pictures as batches, and how many there are."""
 
@@ -82,22 +65,6 @@ class Data:
     flow: Flow | None = None
     # That were skipped, where pictures are decoded.
     corrupt: CorruptPictures | None = None
-
-
-def make_on_each_node(made: MadeSet, ranks: Ranks) -> Path:
-    """Make the set once on each node; a collective. Gives its folder."""
-    arguments = {
-        "num_classes": made.num_classes,
-        "num_train": made.num_train,
-        "num_val": made.num_val,
-        "size": made.size,
-        "seed": made.seed,
-    }
-    folder = default_folder(names=made.names, **arguments)
-    if ranks.world.local_rank == 0:
-        make_pictures(folder, names=made.names, **arguments)
-    ranks.strategy.barrier()
-    return folder
 
 
 def open_loaders(

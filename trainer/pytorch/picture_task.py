@@ -12,7 +12,6 @@ from trainer.common.find_batch import SMALLER_PICTURES
 from trainer.common.metrics import MainFigure
 from trainer.common.model_about import About, require_scores
 from trainer.common.position import Position
-from trainer.common.schedule import Schedule
 from trainer.common.sharding import LEAST_BATCH, rank_batches, require_full_batch
 from trainer.data.pictures.crops import Crop, center_crop, picture_rng, random_crop
 from trainer.data.pictures.predicted import Files, Row, tell_classes
@@ -59,11 +58,6 @@ class PictureTask(Task[OptionsT, Batch]):
 
     def open_data(self) -> Data:
         """Give the pictures; a collective."""
-        raise NotImplementedError
-
-    @property
-    def schedule(self) -> Schedule:
-        """Give the learning rate of every step."""
         raise NotImplementedError
 
     @property
@@ -148,10 +142,6 @@ class PictureTask(Task[OptionsT, Batch]):
         told = picture_shares(network, source, every, precision=precision, loss=loss)
         shares = ((index, each.tolist()) for index, each in told)
         yield from tell_classes(files, shares, about.classes, folder)
-
-    def rate(self, position: Position) -> float:
-        """Give the schedule's rate of the step."""
-        return self.schedule.rate(position.step)
 
     def batches(self, position: Position) -> Iterator[Part[Batch]]:
         """Yield random crops of this rank's pictures of each full batch that is left."""

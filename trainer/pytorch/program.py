@@ -52,6 +52,7 @@ class TorchOptions(RankOptions, ModelOptions):
         PrecisionName, "precision of the network's arithmetic; weights are fp32"
     ] = "fp32"
     epochs: Annotated[int, "passes over the training set", MAY_CHANGE] = 8
+    lr: Annotated[float, "learning rate"] = 0.1
     clip_norm: Annotated[float | None, "largest norm of all gradients together"] = None
     sync_batch_norm: Annotated[
         bool, "batch norms see the samples of all ranks, not of their own alone"
@@ -62,12 +63,12 @@ class TorchOptions(RankOptions, ModelOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require_positive("epochs", "clip_norm")
+        self.require_positive("epochs", "lr", "clip_norm")
 
     @property
     def hint(self) -> str:
         """Advice for a training that diverges."""
-        return "a smaller learning rate"
+        return f"a smaller --lr than {self.lr:g}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ from trainer.common.errors import TrainingError
 from trainer.common.find_batch import require_one_gpu
 from trainer.common.metrics import MainFigure
 from trainer.common.position import Position
+from trainer.common.schedule import Schedule
 from trainer.data.pictures.predicted import Files, Row
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.program import TorchOptions
@@ -157,9 +158,14 @@ class Task(ABC, Generic[OptionsT, B]):
     def facts(self) -> Mapping[str, object]:
         """Give what a resumed training has to agree in, beside the options: the data's sizes."""
 
-    @abstractmethod
+    @property
+    def schedule(self) -> Schedule:
+        """Give the learning rate of every step, where `rate` has no other."""
+        raise NotImplementedError
+
     def rate(self, position: Position) -> float:
         """Give the learning rate of the step that begins at this position."""
+        return self.schedule.rate(position.step)
 
     def begin(self, network: nn.Module, position: Position) -> None:
         """Compute what training needs of the network as it is at this position, on its device."""

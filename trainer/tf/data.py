@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer.common.sharding import require_full_batch
 from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.data.pictures.jpeg_crop import open_cropper
 from trainer.data.pictures.splits import open_splits
-from trainer.data.synthesize.folders import default_folder
-from trainer.data.synthesize.stripes import make_pictures
+from trainer.data.synthesize.picture_folder import MadeSet, picture_folder
 from trainer.tf.loader import Loader, Noise, Source
 from trainer.tf.strategy import DeviceName, Ranks
 
 if TYPE_CHECKING:
     from trainer.tf.job import Options
 
-SYNTHETIC, RANDOM = "synthetic", "random"
+RANDOM = "random"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,22 +46,20 @@ def open_data(options: Options, ranks: Ranks, device: DeviceName) -> Data:
 
     Raises TrainingError where a training set is smaller than a batch of all ranks.
     """
-    num_train, num_classes, batch = options.num_images, options.num_classes, options.batch_per_rank
-    made = {"num_classes": num_classes, "size": options.image_size, "seed": options.seed}
+    batch = options.batch_per_rank
+    made = MadeSet(
+        num_classes=options.num_classes,
+        num_train=options.num_images,
+        size=options.image_size,
+        seed=options.seed,
+    )
     if options.data == RANDOM:
-        require_full_batch(num_train, batch_per_rank=batch, world_size=ranks.world.size)
-        noise = Noise(batch=batch, **made)
-        names = [str(number) for number in range(num_classes)]
+        require_full_batch(made.num_train, batch_per_rank=batch, world_size=ranks.world.size)
+        noise = Noise(num_classes=made.num_classes, batch=batch, size=made.size, seed=made.seed)
+        names = [str(number) for number in range(made.num_classes)]
         # One batch is enough to validate nothing.
-        return Data(train=noise, val=noise, num_train=num_train, num_val=batch, classes=names)
-    if options.data == SYNTHETIC:
-        made |= {"num_train": num_train, "num_val": max(num_classes, num_train // 4)}
-        folder = default_folder(names=None, **made)
-        if ranks.world.local_rank == 0:
-            make_pictures(folder, **made)
-        ranks.strategy.barrier()
-    else:
-        folder = Path(options.data) if options.data else ranks.run_dir.input("imagenet")
+        return Data(train=noise, val=noise, num_train=made.num_train, num_val=batch, classes=names)
+    folder = picture_folder(options.data, made, ranks, input_name="imagenet")
     train, val = open_splits(folder)
     require_full_batch(len(train.labels), batch_per_rank=batch, world_size=ranks.world.size)
     corrupt = CorruptPictures(options.max_corrupt)

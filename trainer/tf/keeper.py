@@ -60,13 +60,7 @@ class Keeper(CheckpointKeeper[Arrays]):
         snapshot = read_files(files)
         restore_snapshot(snapshot, self._network, self._optimizer)
         if was_size == self._world.size:
-            prefix = f"{self._world.rank}/"
-            own = {
-                key.removeprefix(prefix): value
-                for key, value in snapshot.ranks.items()
-                if key.startswith(prefix)
-            }
-            restore_rank_state(own, self._network)
+            restore_rank_state(self._own_of(snapshot.ranks), self._network)
             return
         # Batch statistics: the mean of the ranks'. Dropout: another stream for each new rank.
         found = [snapshot.ranks[f"{rank}/buffers"] for rank in range(was_size)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -145,17 +146,11 @@ class Loader:
 
     def _put(self, target: np.ndarray, index: int, crop_of: CropOf) -> None:
         """Decode one picture, cut the crop out, and write it into `target`, size x size x 3."""
-        data = self._pictures.read(index)
-        if not self._put_by_cropper(target, data, index, crop_of):
-            self._put_by_library(target, data, index, crop_of)
-
-    def _put_by_cropper(self, target: np.ndarray, data: bytes, index: int, crop_of: CropOf) -> bool:
-        """Do it in one go where it is a JPEG of the usual kind; gives whether it was."""
-        size = self._cropper.size(data) if self._cropper else None
-        if self._cropper is None or size is None:
-            return False
-        crop, address = crop_of(index, *size), target.ctypes.data
-        return self._cropper.crop(data, crop, side=self._size, address=address)
+        data, of_size = self._pictures.read(index), partial(crop_of, index)
+        address = target.ctypes.data
+        if self._cropper and self._cropper.put(data, of_size, side=self._size, address=address):
+            return
+        self._put_by_library(target, data, index, crop_of)
 
     def _put_by_library(self, target: np.ndarray, data: bytes, index: int, crop_of: CropOf) -> None:
         """Do it step by step, by Pillow."""
@@ -197,9 +192,7 @@ class _Decoding:
         dataset = dataset.prefetch(NUM_AHEAD).with_options(_options(num_workers))
         self._batches: Iterator[tuple[tf.Tensor, tf.Tensor]] = iter(dataset)
         # Whoever iterates over it, this iterator stays ours: it has to be emptied in the end.
-        self.dataset: tf.data.Dataset = (
-            tf.data.Dataset.range(1).repeat().map(lambda _: self._batches.get_next())
-        )
+        self.dataset: tf.data.Dataset = _without_end().map(lambda _: self._batches.get_next())
         if device == "cuda":
             self.dataset = self.dataset.apply(
                 tf.data.experimental.prefetch_to_device("/GPU:0", NUM_ON_DEVICE)
@@ -267,11 +260,25 @@ class _Decoding:
 
 def _options(num_workers: int) -> tf.data.Options:
     """Set the number of tf.data's own threads, and turn its self-tuning off."""
-    options = tf.data.Options()
+    options = _untuned()
     options.threading.private_threadpool_size = num_workers
     options.threading.max_intra_op_parallelism = 1
-    options.autotune.enabled = False
     options.deterministic = True
+    return options
+
+
+def _without_end() -> tf.data.Dataset:
+    """Make elements that say nothing."""
+    return tf.data.Dataset.range(1).repeat().with_options(_untuned())
+
+
+def _untuned() -> tf.data.Options:
+    """Turn self-tuning off, whose thread sleeps for up to as long again as the iterator lives.
+
+    Who frees the iterator now and then waits for it (TensorFlow 2.18).
+    """
+    options = tf.data.Options()
+    options.autotune.enabled = False
     return options
 
 
@@ -298,7 +305,7 @@ class _Repeating(contextlib.AbstractContextManager[Any]):
 
     def __init__(self, order: Iterator[Sequence[int]]) -> None:
         self._order = order
-        self.dataset: tf.data.Dataset = tf.data.Dataset.range(1).repeat()
+        self.dataset = _without_end()
 
     def take(self) -> Sequence[int]:
         """Give the pictures that the next batch stands for."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
+
 import keras
 
 from trainer.common.errors import TrainingError
+from trainer.common.options import parse_options
 from trainer.common.program import run_ranks
 from trainer.common.world import World
 from trainer.tf.job import Build, Options
@@ -13,12 +17,22 @@ from trainer.tf.strategy import Strategy, make_strategy
 
 
 def run_program(
-    options: Options, make: MakeDriver, *, program: str, build: Build | None = None
+    make: MakeDriver,
+    argv: Sequence[str] | None = None,
+    *,
+    program: str,
+    description: str,
+    build: Build | None = None,
+    defaults: Sequence[str] = (),
 ) -> int:
     """Train or predict as one of the ranks; gives the exit code (trainer.common.program).
 
-    `make` takes the steps, `build` makes the network in place of ResNet-50.
+    `make` takes the steps, `build` makes the network in place of ResNet-50. `program` is its name in
+    results, and `defaults` are flags that come before those of the command line.
     """
+    given = sys.argv[1:] if argv is None else argv
+    text = description.strip().splitlines()[0]
+    options = parse_options(Options, [*defaults, *given], description=text)
 
     def make_own(world: World) -> Strategy:
         if keras.backend.backend() != "tensorflow":

@@ -13,40 +13,21 @@ your own calls `main` with a function that builds its network (docs/own-model.md
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
 
-from trainer.common.options import parse_options
 from trainer.common.position import Position, TakenStep
 from trainer.common.throughput import Throughput
 from trainer.tf.guard import Guard
-from trainer.tf.job import Build, Job, Options
+from trainer.tf.job import Job
 from trainer.tf.loader import Reading
 from trainer.tf.profiling import Profiler
 from trainer.tf.program import run_program
 from trainer.tf.steps import NUM_SCORES, Element, make_score, make_step
-
-
-def main(
-    argv: Sequence[str] | None = None,
-    *,
-    program: str = "trainer.tf.resnet50",
-    description: str = "",
-    build: Build | None = None,
-    defaults: Sequence[str] = (),
-) -> int:
-    """Run the program; gives its exit code.
-
-    `build` makes the network in place of ResNet-50; its name in results is `program`, and `defaults`
-    are flags that come before those of the command line.
-    """
-    given = sys.argv[1:] if argv is None else argv
-    text = (description or __doc__ or "").splitlines()[0]
-    options = parse_options(Options, [*defaults, *given], description=text)
-    return run_program(options, Loop, program=program, build=build)
 
 
 class Loop:
@@ -95,6 +76,8 @@ class Loop:
             self._guard.check(position)
         return totals
 
+
+main = functools.partial(run_program, Loop, program="trainer.tf.resnet50", description=__doc__)
 
 if __name__ == "__main__":
     sys.exit(main())

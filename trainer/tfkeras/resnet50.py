@@ -11,40 +11,20 @@ calls `main` with a function that builds its network (docs/own-model.md).
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Sequence
 
 import numpy as np
 
-from trainer.common.options import parse_options
 from trainer.common.position import Position
 from trainer.common.throughput import Throughput
 from trainer.tf.guard import Guard
-from trainer.tf.job import Build, Job, Options
+from trainer.tf.job import Job
 from trainer.tf.loader import Reading
 from trainer.tf.profiling import Profiler
 from trainer.tf.program import run_program
 from trainer.tfkeras.callbacks import Evaluation, Protocol
 from trainer.tfkeras.model import RankModel
-
-
-def main(
-    argv: Sequence[str] | None = None,
-    *,
-    program: str = "trainer.tfkeras.resnet50",
-    description: str = "",
-    build: Build | None = None,
-    defaults: Sequence[str] = (),
-) -> int:
-    """Run the program; gives its exit code.
-
-    `build` makes the network in place of ResNet-50; its name in results is `program`, and `defaults`
-    are flags that come before those of the command line.
-    """
-    given = sys.argv[1:] if argv is None else argv
-    text = (description or __doc__ or "").splitlines()[0]
-    options = parse_options(Options, [*defaults, *given], description=text)
-    return run_program(options, Fit, program=program, build=build)
 
 
 class Fit:
@@ -89,6 +69,8 @@ class Fit:
         )
         return self._model.scores()
 
+
+main = functools.partial(run_program, Fit, program="trainer.tfkeras.resnet50", description=__doc__)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -17,11 +17,10 @@ from typing import Literal
 
 import numpy as np
 
-from trainer.common.options import parse_options
 from trainer.common.position import Position
 from trainer.common.throughput import Throughput
 from trainer.tf.guard import Guard
-from trainer.tf.job import Job, Options
+from trainer.tf.job import Job
 from trainer.tf.loader import Reading
 from trainer.tf.profiling import Profiler
 from trainer.tf.program import run_program
@@ -69,8 +68,8 @@ def main() -> int:
     """Train, and print the two ratios; gives the exit code."""
     num_pairs = int(sys.argv[1])
     never = ["--checkpoint-every", str(10**9), "--epochs", str(2 * (NUM_WARM_UP + num_pairs))]
-    options = parse_options(Options, [*sys.argv[2:], *never], description=__doc__ or "")
-    code = run_program(options, Turns, program="tests.bench.ranks.fit_and_loop")
+    arguments, name = [*sys.argv[2:], *never], "tests.bench.ranks.fit_and_loop"
+    code = run_program(Turns, arguments, program=name, description=__doc__ or "")
     if code == 0:
         pairs = list(zip(TIMES["loop"], TIMES["fit"], strict=True))
         wall, cpu = (median(loop[n] / fit[n] for loop, fit in pairs) for n in (0, 1))

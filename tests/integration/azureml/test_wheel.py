@@ -96,6 +96,11 @@ def test_from_the_plan_to_the_fetched_model_without_a_clone_or_pulumi(
     assert attached.returncode == 0, attached.stderr
     run, *lines = attached.stdout.splitlines()
     assert lines == ["[0] hello from the wheel"]
+    azure = practitioner.azure
+    (code,) = azure.requests(method="PUT", path="/codes/")
+    container = code.json["properties"]["codeUri"].rpartition("/")[2]
+    sent = azure.blobs.names(azure.place.workspace_account, container)
+    assert sorted(sent) == sorted(each["name"] for each in planned["request"]["code"]["files"])
     assert practitioner.read("logs", run) == "[0] hello from the wheel\n"
     (listed,) = json.loads(practitioner.read("ls", "--json"))
     assert (listed["id"], listed["state"]) == (run, "completed")

@@ -7,6 +7,7 @@ import random
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -270,7 +271,7 @@ def check_recipe() -> dict[str, Any]:
             notice=Notice(),
         )
         task = maskrcnn.MaskRcnn(options, ranks)
-        task.__dict__["is_wide"] = [True] * 20
+        task.training = SimpleNamespace(num_batches=10)
         group = task.optimizer(torch.nn.Linear(1, 1), None).param_groups[0]
         rates = [task.rate(Position(step=step)) for step in range(10)]
         found[name] = [rates, group["momentum"], group["weight_decay"]]

@@ -24,7 +24,7 @@ from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.data.pictures.crops import Crop, center_crop, picture_rng, random_crop
 from trainer.data.pictures.jpeg_crop import open_cropper
 from trainer.data.pictures.splits import Pictures, open_pictures
-from trainer.tf.loader import CropOf, Loader
+from trainer.tf.loader import CropOf, Loader, Noise
 
 SIZE = 32
 
@@ -156,6 +156,17 @@ def broken(folder: Path) -> object:
     return said
 
 
+def tuned(folder: Path) -> object:
+    """Whether tf.data tunes what is iterated over, of pictures and of noise."""
+    loader = Loader(open_pictures(folder, "train"), batch=1, size=SIZE, num_workers=2)
+    noise = Noise(num_classes=2, batch=1, size=SIZE, seed=1)
+    found = {}
+    for name, source in (("pictures", loader), ("noise", noise)):
+        with source.read([[0]], center_crop) as reading:
+            found[name] = reading.dataset.options().autotune.enabled
+    return found
+
+
 def leave(folder: Path) -> None:
     """End by an error with batches on their way, which the error's traceback holds in a circle."""
     read_ahead.NUM_ANNOUNCED = 1
@@ -185,6 +196,7 @@ def main(argv: Sequence[str]) -> None:
         "formats": formats(folder.parent / "formats"),
         "broken": broken(folder.parent / "broken"),
         "corrupt": corrupt(folder.parent / "corrupt"),
+        "tuned": tuned(folder),
     }
     leave(folder)
     print(json.dumps(results))

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from trainer.common.schedule import Schedule
+from trainer.common.schedule import Schedule, parse_steps
 
 
 def linear_then_multistep(peak: float, num_warmup: int, milestones: set[int], num_steps: int):
@@ -76,3 +76,10 @@ def test_training_of_warm_up_only_has_a_rate():
 def test_a_training_that_only_warms_up_ends_at_its_peak():
     schedule = Schedule(name="cosine", peak=2.0, num_steps=5, num_warmup_steps=5)
     assert [schedule.rate(step) for step in (3, 4, 5)] == [1.6, 2.0, 2.0]
+
+
+def test_steps_are_read_from_rising_numbers_alone():
+    assert parse_steps("60000, 80000", option="--at") == [60000, 80000]
+    for text in ("", "0,5", "5,5", "9,5", "5,x", "-5", "1e3", "5,"):
+        with pytest.raises(ValueError, match=rf"--at are rising numbers.*, not {text}$"):
+            parse_steps(text, option="--at")

@@ -58,7 +58,7 @@ class CocoSplit:
 
     annotations: Path
     categories: Mapping[int, str]
-    pictures: tuple[CocoPicture, ...]
+    pictures: Sequence[CocoPicture]
     num_unusable: int
 
     @property

@@ -16,6 +16,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -62,6 +63,13 @@ class JpegCropper:
         """
         place = (crop.left, crop.top, crop.width, crop.height, crop.is_flipped, side)
         return self._crop(data, len(data), *place, address) == 0
+
+    def put(
+        self, data: bytes, crop_of: Callable[[int, int], Crop], *, side: int, address: int
+    ) -> bool:
+        """Crop as `crop_of` says for the picture's width and height; else as `crop`."""
+        size = self.size(data)
+        return size is not None and self.crop(data, crop_of(*size), side=side, address=address)
 
 
 def open_cropper() -> JpegCropper:
