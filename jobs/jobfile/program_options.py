@@ -177,9 +177,11 @@ class _Sources:
                 options |= self.options(module, base.id)
         for field in made.body:
             if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-                option = self._option(module, field)
+                option, was = self._option(module, field), options.get(field.target.id)
                 if option is not None:
-                    options[field.target.id] = option
+                    # `__post_init__` of a class that it extends bounds the field all the same.
+                    bounds = {"above": was.above, "least": was.least} if was else {}
+                    options[field.target.id] = replace(option, **bounds)
         for bounded, above, least in _bounds(made):
             if bounded in options:
                 options[bounded] = replace(options[bounded], above=above, least=least)

@@ -17,6 +17,7 @@ from trainer.tf.strategy import Strategy, make_strategy
 
 
 def run_program(
+    kind: type[Options],
     make: MakeDriver,
     argv: Sequence[str] | None = None,
     *,
@@ -27,12 +28,13 @@ def run_program(
 ) -> int:
     """Train or predict as one of the ranks; gives the exit code (trainer.common.program).
 
-    `make` takes the steps, `build` makes the network in place of ResNet-50. `program` is its name in
-    results, and `defaults` are flags that come before those of the command line.
+    `kind` says which options there are, `make` takes the steps, `build` makes the network in place of
+    ResNet-50. `program` is its name in results, and `defaults` are flags that come before those of the
+    command line.
     """
     given = sys.argv[1:] if argv is None else argv
     text = description.strip().splitlines()[0]
-    options = parse_options(Options, [*defaults, *given], description=text)
+    options = parse_options(kind, [*defaults, *given], description=text)
 
     def make_own(world: World) -> Strategy:
         if keras.backend.backend() != "tensorflow":

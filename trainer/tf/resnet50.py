@@ -23,7 +23,7 @@ import tensorflow as tf
 from trainer.common.position import Position, TakenStep
 from trainer.common.throughput import Throughput
 from trainer.tf.guard import Guard
-from trainer.tf.job import Job
+from trainer.tf.job import Job, Options
 from trainer.tf.loader import Reading
 from trainer.tf.profiling import Profiler
 from trainer.tf.program import run_program
@@ -77,7 +77,9 @@ class Loop:
         return totals
 
 
-main = functools.partial(run_program, Loop, program="trainer.tf.resnet50", description=__doc__)
+main = functools.partial(
+    run_program, Options, Loop, program="trainer.tf.resnet50", description=__doc__
+)
 
 if __name__ == "__main__":
     sys.exit(main())

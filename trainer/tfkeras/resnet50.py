@@ -19,7 +19,7 @@ import numpy as np
 from trainer.common.position import Position
 from trainer.common.throughput import Throughput
 from trainer.tf.guard import Guard
-from trainer.tf.job import Job
+from trainer.tf.job import Job, Options
 from trainer.tf.loader import Reading
 from trainer.tf.profiling import Profiler
 from trainer.tf.program import run_program
@@ -70,7 +70,9 @@ class Fit:
         return self._model.scores()
 
 
-main = functools.partial(run_program, Fit, program="trainer.tfkeras.resnet50", description=__doc__)
+main = functools.partial(
+    run_program, Options, Fit, program="trainer.tfkeras.resnet50", description=__doc__
+)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -20,7 +20,7 @@ import numpy as np
 from trainer.common.position import Position
 from trainer.common.throughput import Throughput
 from trainer.tf.guard import Guard
-from trainer.tf.job import Job
+from trainer.tf.job import Job, Options
 from trainer.tf.loader import Reading
 from trainer.tf.profiling import Profiler
 from trainer.tf.program import run_program
@@ -69,7 +69,7 @@ def main() -> int:
     num_pairs = int(sys.argv[1])
     never = ["--checkpoint-every", str(10**9), "--epochs", str(2 * (NUM_WARM_UP + num_pairs))]
     arguments, name = [*sys.argv[2:], *never], "tests.bench.ranks.fit_and_loop"
-    code = run_program(Turns, arguments, program=name, description=__doc__ or "")
+    code = run_program(Options, Turns, arguments, program=name, description=__doc__ or "")
     if code == 0:
         pairs = list(zip(TIMES["loop"], TIMES["fit"], strict=True))
         wall, cpu = (median(loop[n] / fit[n] for loop, fit in pairs) for n in (0, 1))
