@@ -79,7 +79,7 @@ class Options(PictureOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require_positive("workers")
+        self.require_positive("lr", "workers")
         self.require_at_least(2, "batch_per_rank")  # batch statistics of one picture are none
         self.require_at_least(32, "image_size")
         self.require_at_least(0, "momentum")

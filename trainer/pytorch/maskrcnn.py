@@ -92,7 +92,7 @@ class Options(TorchOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require_positive("max_steps", "batch_per_rank", "regions_per_image")
+        self.require_positive("max_steps", "batch_per_rank", "lr", "regions_per_image")
         self.require_at_least(32, "image_size")
         if self.image_size > MOST_IMAGE_SIZE:
             message = f"--image-size is at most {MOST_IMAGE_SIZE}, not {self.image_size}"

@@ -38,7 +38,10 @@ class Epochs:
         return count_batches(self.is_wide, self.batch_size)
 
     def reads(self, epoch: int, *, first: int, end: int) -> Iterator[list[Callable[[], Sample]]]:
-        """Yield what reads this rank's part of each batch from `first` to before `end`."""
+        """Yield what reads this rank's part of each batch from `first` to before `end`.
+
+        Epochs are counted from 1.
+        """
         order = grouped_batches(self.is_wide, self.batch_size, seed=self.seed, epoch=epoch)
         for batch in itertools.islice(order, first, end):
             yield [

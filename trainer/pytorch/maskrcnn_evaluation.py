@@ -23,7 +23,6 @@ from trainer.common.sharding import batches_in_order, shard
 from trainer.data.pictures.coco import CocoPicture, CocoSplit
 from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.data.pictures.header import CorruptPicture
-from trainer.pytorch.coco_cache import CachedSplit
 from trainer.pytorch.maskrcnn_loading import Reader, read_image
 from trainer.pytorch.strategy import Ranks, Strategy
 from trainer.pytorch.transfer import copied_ahead, fetch
@@ -67,7 +66,7 @@ def find_objects(network: nn.Module, image: Tensor, device: torch.device) -> Fou
 
 def evaluate(
     network: nn.Module,
-    split: CocoSplit | CachedSplit,
+    split: CocoSplit,
     ranks: Ranks,
     device: torch.device,
     *,

@@ -64,7 +64,7 @@ class Options(TorchOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require_positive("batch_size", "lr_decay")
+        self.require_positive("batch_size", "lr", "lr_decay")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

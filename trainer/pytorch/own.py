@@ -96,7 +96,7 @@ class Options(StepOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require_positive("batch_size")
+        self.require_positive("batch_size", "lr")
         self.require_at_least(0, "warmup_steps", "momentum", "weight_decay", "workers")
 
 

@@ -52,7 +52,6 @@ class TorchOptions(RankOptions, ModelOptions):
         PrecisionName, "precision of the network's arithmetic; weights are fp32"
     ] = "fp32"
     epochs: Annotated[int, "passes over the training set", MAY_CHANGE] = 8
-    lr: Annotated[float, "learning rate"] = 0.1
     clip_norm: Annotated[float | None, "largest norm of all gradients together"] = None
     sync_batch_norm: Annotated[
         bool, "batch norms see the samples of all ranks, not of their own alone"
@@ -63,12 +62,13 @@ class TorchOptions(RankOptions, ModelOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require_positive("epochs", "lr", "clip_norm")
+        self.require_positive("epochs", "clip_norm")
 
     @property
     def hint(self) -> str:
         """Advice for a training that diverges."""
-        return f"a smaller --lr than {self.lr:g}"
+        lr: float | None = getattr(self, "lr", None)
+        return "a smaller learning rate" if lr is None else f"a smaller --lr than {lr:g}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -74,6 +74,8 @@ class Task(ABC, Generic[OptionsT, B]):
     less_memory: ClassVar[str] = "--precision bf16"
     # What an evaluation looks at, where the option of a step's size does not say it.
     evaluation: ClassVar[str] = ""
+    # The learning rate of every step, for a task that has no `rate` of its own.
+    schedule: Schedule
     # Names the random stream that each rank has of its own while it trains.
     stream: ClassVar[str] = "dropout"
 
@@ -157,11 +159,6 @@ class Task(ABC, Generic[OptionsT, B]):
     @abstractmethod
     def facts(self) -> Mapping[str, object]:
         """Give what a resumed training has to agree in, beside the options: the data's sizes."""
-
-    @property
-    def schedule(self) -> Schedule:
-        """Give the learning rate of every step, where `rate` has no other."""
-        raise NotImplementedError
 
     def rate(self, position: Position) -> float:
         """Give the learning rate of the step that begins at this position."""

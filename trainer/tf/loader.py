@@ -192,11 +192,11 @@ class _Decoding:
         dataset = dataset.prefetch(NUM_AHEAD).with_options(_options(num_workers))
         self._batches: Iterator[tuple[tf.Tensor, tf.Tensor]] = iter(dataset)
         # Whoever iterates over it, this iterator stays ours: it has to be emptied in the end.
-        self.dataset: tf.data.Dataset = _without_end().map(lambda _: self._batches.get_next())
+        self.dataset: tf.data.Dataset = (
+            tf.data.Dataset.range(1).repeat().map(lambda _: self._batches.get_next())
+        ).with_options(_untuned())
         if device == "cuda":
-            self.dataset = self.dataset.apply(
-                tf.data.experimental.prefetch_to_device("/GPU:0", NUM_ON_DEVICE)
-            )
+            self.dataset = ahead_on("/GPU:0", self.dataset)
 
     def take(self) -> Sequence[int]:
         """Give the pictures of the next batch, once it has come."""
@@ -267,15 +267,21 @@ def _options(num_workers: int) -> tf.data.Options:
     return options
 
 
-def _without_end() -> tf.data.Dataset:
-    """Make elements that say nothing."""
-    return tf.data.Dataset.range(1).repeat().with_options(_untuned())
+def ahead_on(device: str, dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Copy elements to the device ahead of their steps.
+
+    As tf.data.experimental.prefetch_to_device, which would lose the options: its copies are a source of
+    their own.
+    """
+    copied = dataset.apply(tf.data.experimental.copy_to_device(device))
+    return copied.with_options(_untuned()).prefetch(NUM_ON_DEVICE)
 
 
 def _untuned() -> tf.data.Options:
-    """Turn self-tuning off, whose thread sleeps for up to as long again as the iterator lives.
+    """Turn self-tuning off, whose thread sleeps for as long again as the iterator has lived.
 
-    Who frees the iterator now and then waits for it (TensorFlow 2.18).
+    Who frees the iterator often waits for that sleep (seen by gdb with TensorFlow 2.18.1:
+    docs/benchmarks/training.md).
     """
     options = tf.data.Options()
     options.autotune.enabled = False
@@ -305,7 +311,7 @@ class _Repeating(contextlib.AbstractContextManager[Any]):
 
     def __init__(self, order: Iterator[Sequence[int]]) -> None:
         self._order = order
-        self.dataset = _without_end()
+        self.dataset = tf.data.Dataset.range(1).repeat().with_options(_untuned())
 
     def take(self) -> Sequence[int]:
         """Give the pictures that the next batch stands for."""

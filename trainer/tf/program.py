@@ -33,7 +33,7 @@ def run_program(
     command line.
     """
     given = sys.argv[1:] if argv is None else argv
-    text = description.strip().splitlines()[0]
+    text = (description or "").strip().partition("\n")[0]
     options = parse_options(kind, [*defaults, *given], description=text)
 
     def make_own(world: World) -> Strategy:

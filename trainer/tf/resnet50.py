@@ -77,6 +77,7 @@ class Loop:
         return totals
 
 
+# Takes argv, and by name what run_program takes: program, description, build, defaults.
 main = functools.partial(
     run_program, Options, Loop, program="trainer.tf.resnet50", description=__doc__
 )

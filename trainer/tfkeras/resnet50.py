@@ -70,6 +70,7 @@ class Fit:
         return self._model.scores()
 
 
+# Takes argv, and by name what run_program takes: program, description, build, defaults.
 main = functools.partial(
     run_program, Options, Fit, program="trainer.tfkeras.resnet50", description=__doc__
 )

@@ -24,7 +24,7 @@ from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.data.pictures.crops import Crop, center_crop, picture_rng, random_crop
 from trainer.data.pictures.jpeg_crop import open_cropper
 from trainer.data.pictures.splits import Pictures, open_pictures
-from trainer.tf.loader import CropOf, Loader, Noise
+from trainer.tf.loader import CropOf, Loader, Noise, ahead_on
 
 SIZE = 32
 
@@ -157,13 +157,16 @@ def broken(folder: Path) -> object:
 
 
 def tuned(folder: Path) -> object:
-    """Whether tf.data tunes what is iterated over, of pictures and of noise."""
+    """Whether tf.data tunes what is iterated over, of pictures, also ahead on a device, and of noise."""
     loader = Loader(open_pictures(folder, "train"), batch=1, size=SIZE, num_workers=2)
     noise = Noise(num_classes=2, batch=1, size=SIZE, seed=1)
     found = {}
     for name, source in (("pictures", loader), ("noise", noise)):
         with source.read([[0]], center_crop) as reading:
             found[name] = reading.dataset.options().autotune.enabled
+            ahead = ahead_on("/cpu:0", reading.dataset)
+            found[f"{name} ahead"] = ahead.options().autotune.enabled
+            next(iter(ahead))
     return found
 
 

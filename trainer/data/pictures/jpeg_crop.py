@@ -67,7 +67,10 @@ class JpegCropper:
     def put(
         self, data: bytes, crop_of: Callable[[int, int], Crop], *, side: int, address: int
     ) -> bool:
-        """Crop as `crop_of` says for the picture's width and height; else as `crop`."""
+        """Write the part that `crop_of` chooses by the picture's width and height, as `crop` does.
+
+        Gives False where another decoder has to.
+        """
         size = self.size(data)
         return size is not None and self.crop(data, crop_of(*size), side=side, address=address)
 
