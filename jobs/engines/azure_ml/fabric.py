@@ -6,6 +6,8 @@ Whose word each value is:
   write them into /etc/nccl.conf of Azure's own images; a container does not see that file.
 - CUDA_DEVICE_ORDER, UCX_IB_PCI_RELAXED_ORDERING: the checks of Azure/azurehpc-health-checks
   (`customTests/azure_nccl_allreduce.nhc`).
+- NCCL_DEBUG: ours, for logs that say why NCCL failed on a node; its own default says nothing.
+  https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-debug
 - NCCL_SOCKET_IFNAME: NCCL starts its ranks over IP, and takes interfaces `ib*` first. They need no address
   on these nodes. Azure's checks name `eth0`; to leave the others out holds under any name.
   https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname
@@ -24,7 +26,11 @@ _SERIES = (
     (re.compile(r"standard_nd.*v4"), "ndv4"),
     (re.compile(r"standard_nd96is.*_h[12]00_v5"), "ndv5"),
 )
-_EVERYWHERE = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "NCCL_SOCKET_IFNAME": "^ib,docker,lo"}
+_EVERYWHERE = {
+    "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    "NCCL_DEBUG": "WARN",
+    "NCCL_SOCKET_IFNAME": "^ib,docker,lo",
+}
 _IGNORED_AFFINITY = {"NCCL_IGNORE_CPU_AFFINITY": "1"}
 _RELAXED = {"NCCL_IB_PCI_RELAXED_ORDERING": "1", **_IGNORED_AFFINITY}
 _OF_SERIES: Mapping[str, Mapping[str, str]] = {

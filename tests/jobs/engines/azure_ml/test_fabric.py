@@ -17,7 +17,11 @@ from jobs.rank.topology import lay_topology, topology
 from tests.fakes.cloud_stack import IMAGE, make_cloud_environment
 from tests.fakes.gangs import make_cluster, make_spec
 
-IP = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "NCCL_SOCKET_IFNAME": "^ib,docker,lo"}
+IP = {
+    "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    "NCCL_DEBUG": "WARN",
+    "NCCL_SOCKET_IFNAME": "^ib,docker,lo",
+}
 AFFINITY = {"NCCL_IGNORE_CPU_AFFINITY": "1"}
 RELAXED = {"NCCL_IB_PCI_RELAXED_ORDERING": "1"}
 # Of the files in topology/ of Azure/azhpc-images at 8e9d055f, in canonical XML without white space.
@@ -80,12 +84,14 @@ def test_env_of_the_job_comes_first_and_the_plan_shows_the_rest() -> None:
         **chosen,
         **RELAXED,
         **AFFINITY,
+        "NCCL_DEBUG": "WARN",
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
     }
     assert node_job(spec, environment).topology == "ndv5"
     shown = ", ".join(
         [
             "CUDA_DEVICE_ORDER=PCI_BUS_ID",
+            "NCCL_DEBUG=WARN",
             "NCCL_IB_PCI_RELAXED_ORDERING=1",
             "NCCL_IGNORE_CPU_AFFINITY=1",
         ]
