@@ -102,7 +102,7 @@ class CheckpointKeeper(ABC, Generic[R]):
 
     @property
     def failure(self) -> SaveFailure:
-        """The reason to stop training for a checkpoint that could not be written."""
+        """Give the reason to stop training for a checkpoint that could not be written."""
         return SaveFailure.NONE if self._saver is None else self._saver.failure
 
     def is_due(self, position: Position) -> bool:

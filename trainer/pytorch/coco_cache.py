@@ -6,6 +6,7 @@ import json
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
 
@@ -77,12 +78,12 @@ class CachedPictures(Sequence[CocoPicture]):
 
     @property
     def num_objects(self) -> np.ndarray[Any, Any]:
-        """The number of objects of each picture."""
+        """Count the objects of each picture."""
         return np.diff(self.arrays["object_ends"], prepend=0)[self.rows]
 
-    @property
+    @cached_property
     def is_wide(self) -> list[bool]:
-        """Whether each picture is at least as wide as it is high."""
+        """Tell for each picture whether it is at least as wide as it is high."""
         wide: list[bool] = (self.arrays["widths"] >= self.arrays["heights"])[self.rows].tolist()
         return wide
 

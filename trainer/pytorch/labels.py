@@ -16,10 +16,8 @@ def mix(
     of the CPU, which checkpoints keep.
     Sources: Zhang et al. 2017, arXiv 1710.09412 (mixup); Yun et al. 2019, arXiv 1905.04899 (CutMix).
     """
-    from torchvision.transforms.v2 import (
-        CutMix,
-        MixUp,
-    )  # MNIST's program evaluates without torchvision
+    # Here, since MNIST's program evaluates without torchvision.
+    from torchvision.transforms.v2 import CutMix, MixUp
 
     is_blended = bool(mixup) and (not cutmix or torch.rand(()).item() < 0.5)
     kind, alpha = (MixUp, mixup) if is_blended else (CutMix, cutmix)

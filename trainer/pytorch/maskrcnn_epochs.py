@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 
 from trainer.common.errors import TrainingError
 from trainer.common.sharding import shard
@@ -27,22 +27,18 @@ class Epochs:
     world: World
     corrupt: CorruptPictures
 
-    @cached_property
-    def is_wide(self) -> list[bool]:
-        """Tell for each picture whether it is at least as wide as high."""
-        return self.pictures.is_wide
-
     @property
     def num_batches(self) -> int:
         """Global batches of one epoch."""
-        return count_batches(self.is_wide, self.batch_size)
+        return count_batches(self.pictures.is_wide, self.batch_size)
 
     def reads(self, epoch: int, *, first: int, end: int) -> Iterator[list[Callable[[], Sample]]]:
         """Yield what reads this rank's part of each batch from `first` to before `end`.
 
         Epochs are counted from 1.
         """
-        order = grouped_batches(self.is_wide, self.batch_size, seed=self.seed, epoch=epoch)
+        is_wide = self.pictures.is_wide
+        order = grouped_batches(is_wide, self.batch_size, seed=self.seed, epoch=epoch)
         for batch in itertools.islice(order, first, end):
             yield [
                 partial(self.read, index, is_flipped=is_flipped(index, seed=self.seed, epoch=epoch))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -56,9 +57,9 @@ class PictureTask(Task[OptionsT, Batch]):
             accumulate=self.num_parts,
         )
 
+    @abstractmethod
     def open_data(self) -> Data:
         """Give the pictures; a collective."""
-        raise NotImplementedError
 
     @property
     def train_source(self) -> Source:
@@ -119,9 +120,9 @@ class PictureTask(Task[OptionsT, Batch]):
             "loss": self.options.loss,
         }
 
+    @abstractmethod
     def rebuild(self, about: About) -> nn.Module:
         """Make the network of a saved model again, with random weights."""
-        raise NotImplementedError
 
     def predict(self, files: Files, folder: Path) -> Iterator[Row]:
         """Yield each picture's surest classes, and draw the pictures with them.

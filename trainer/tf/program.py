@@ -22,7 +22,7 @@ def run_program(
     argv: Sequence[str] | None = None,
     *,
     program: str,
-    description: str,
+    description: str | None,
     build: Build | None = None,
     defaults: Sequence[str] = (),
 ) -> int:

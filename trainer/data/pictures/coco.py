@@ -63,12 +63,12 @@ class CocoSplit:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The names of the labels 1, 2, ..."""
+        """Name the labels 1, 2, ..."""
         return tuple(self.categories.values())
 
     @property
     def category_ids(self) -> tuple[int, ...]:
-        """The category ids of the labels 1, 2, ..."""
+        """Give the category ids of the labels 1, 2, ..."""
         return tuple(self.categories)
 
 
