@@ -24,7 +24,7 @@ from tests.bench.previews import preview_rows
 from tests.bench.resnet import resnet_rows, transfer_rows
 from tests.bench.starts import start_rows
 from tests.bench.streams import stream_rows
-from tests.bench.table import Row, table_text
+from tests.bench.table import Row, replace_table, table_text
 from tests.bench.tf_rates import tensorflow_rows
 from tests.bench.throttled import throttled_rows
 from tests.bench.transfers import push_rows
@@ -241,10 +241,11 @@ def main() -> int:
             print(f"{each}:", file=sys.stderr)
             rows += page.benchmarks[each](PROJECT, options.rounds)
         if rows:
-            text = table_text(page.title, f"python -m tests.bench --page {name}", rows, page.notes)
+            command = f"python -m tests.bench --page {name} --rounds {options.rounds}"
+            text = table_text(page.title, command, rows, page.notes)
             print(text)
             if not options.only:
-                (PROJECT / "docs/benchmarks" / f"{name}.md").write_text(text)
+                replace_table(PROJECT / "docs/benchmarks" / f"{name}.md", text)
     return 0
 
 

@@ -64,6 +64,12 @@ def table_text(title: str, command: str, rows: Sequence[Row], notes: Sequence[st
     return "\n".join(lines).rstrip() + "\n"
 
 
+def replace_table(page: Path, text: str) -> None:
+    """Write the page anew, and keep what people wrote below it under headings of its own."""
+    _, heading, written = page.read_text().partition("\n## ") if page.exists() else ("", "", "")
+    page.write_text(text + heading + written)
+
+
 def hardware() -> str:
     """Describe this machine, without its name."""
     model = next(
