@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -233,6 +234,8 @@ def main() -> int:
     parser.add_argument("--only", choices=names, action="append", help="prints, writes nothing")
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
+    # A shell ignores it for what it starts by `&`. Pulumi would wait 5 s for its Python host, which it ends by it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in options.page or PAGES:
         page = PAGES[name]
         wanted = [each for each in page.benchmarks if each in (options.only or page.benchmarks)]

@@ -90,13 +90,13 @@ def _job_file(folder: Path, launcher: str) -> Path:
     script = RANKS / f"barrier_{launcher}.py"
     code = folder / "code"
     code.mkdir()
-    (code / "rank/main.py").write_text(script.read_text())
+    (code / "rank.py").write_text(script.read_text())
     job = code / "job.yaml"
     job.write_text(
         f"name: barrier-{launcher}\n"
         "image: pytorch\n"
         f"launcher: {launcher}\n"
-        "script: rank/main.py\n"
+        "script: rank.py\n"
         "code: .\n"
         "processes_per_node: 2\n"
     )

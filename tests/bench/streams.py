@@ -31,7 +31,7 @@ def stream_rows(project: Path, rounds: int) -> list[Row]:
         total = sum(file.stat().st_size for file in (packed / "train").glob("*.tar"))
         local, streamed = [], []
         for _ in range(rounds):
-            local.append(_read(project, packed))
+            local.append(_read(project, packed, {}))
             streamed.append(_stream(project, packed, AMPLE * total / 3, DELAY_S)[0])
         rows = [
             Row(
@@ -56,12 +56,12 @@ def stream_rows(project: Path, rounds: int) -> list[Row]:
         return rows
 
 
-def _read(project: Path, folder: Path) -> float:
+def _read(project: Path, folder: Path, variables: dict[str, str]) -> float:
     program = project / "tests" / "bench" / "ranks" / "stream_readers.py"
     arguments = [str(folder), str(NUM_RANKS), str(SAMPLE_S)]
     done = subprocess.run(
         [sys.executable, str(program), *arguments],
-        env={"PYTHONPATH": str(project), **stream_variables(folder)},
+        env={"PYTHONPATH": str(project), **variables},
         stdout=subprocess.PIPE,
         text=True,
         check=True,
@@ -84,7 +84,7 @@ def _stream(project: Path, packed: Path, cache_bytes: float, delay_s: float) -> 
             cache_bytes=int(cache_bytes),
             sas=SAS,
         )
-        rate = _read(project, folder)
+        rate = _read(project, folder, stream_variables(folder))
         store.stdin.write("\n")
         store.stdin.flush()
         fetched = int(store.stdout.readline())
