@@ -76,7 +76,7 @@ class AccessArgs:
 
 
 class Access(pulumi.ComponentResource):
-    """Roles that must be there before the workspace, and those of the clusters."""
+    """Roles that must be there before the workspace, and those of the nodes by their identity."""
 
     def __init__(
         self, name: str, args: AccessArgs, opts: pulumi.ResourceOptions | None = None
@@ -115,17 +115,16 @@ class Access(pulumi.ComponentResource):
         rights = {each.identity: each for each in clusters.values()}
         builder = build_cluster(args.context)
         builds = clusters[builder].identity if builder else None
-        self.cluster = [
-            role
-            for identity, resource in args.identities.clusters.items()
-            for role in _grant_all(
+        self.nodes = {
+            identity: _grant_all(
                 f"{name}-{identity}",
                 args.context,
                 replace(identity_principal(identity, resource.principal_id), goes_with=resource),
                 _roles_of_nodes(rights[identity], scopes, builds_images=identity == builds),
                 parent=self,
             )
-        ]
+            for identity, resource in args.identities.clusters.items()
+        }
         self.register_outputs({})
 
 

@@ -197,8 +197,6 @@ class CloudPlatform(pulumi.ComponentResource):
         )
 
     def _make_clusters(self, context: Context) -> dict[str, CloudCluster]:
-        # Nodes read images and storage as soon as they are there, so their roles come before.
-        ready = [*self.workspace.ready, *self.access.cluster]
         # Clusters that join the workspace's network at the same time may time out.
         hooks = CreationQueue("clusters").hooks()
         return {
@@ -209,7 +207,8 @@ class CloudPlatform(pulumi.ComponentResource):
                     key=key,
                     settings=settings,
                     identities=self.identities,
-                    depends_on=ready,
+                    # Nodes read images and storage as soon as they are there, so their roles come before.
+                    depends_on=[*self.workspace.ready, *self.access.nodes[settings.identity]],
                     hooks=hooks,
                 ),
                 pulumi.ResourceOptions(parent=self, protect=False),

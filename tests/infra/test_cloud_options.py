@@ -110,6 +110,19 @@ def test_the_workspace_comes_after_its_roles_and_each_cluster_after_the_one_befo
     assert first.before_create[0] is second.before_create[0]
 
 
+def test_a_cluster_comes_after_the_roles_of_its_own_identity_and_waits_for_no_others():
+    """A role that Azure refuses costs the clusters of that identity, and 200 clusters stay quick."""
+    own = read_config("dev")["clusters"]["cpu"]
+    shared = own | {"identity": "team"}
+    clusters = {"cpu": own, "one": shared, "two": shared}
+    options = options_of("dev", clusters=clusters)
+    for key, identity in {"cpu": "cpu", "one": "team", "two": "team"}.items():
+        waited = {each._name for each in options[f"cluster-{key}-compute"].depends_on}
+        roles = {name for name in options if name.startswith(f"cloud-access-{identity}-")}
+        assert f"cloud-access-{identity}-images" in roles
+        assert {name for name in waited if name.startswith("cloud-access-")} == roles
+
+
 def test_another_cluster_comes_before_the_old_one_goes_and_only_launch_moves_its_minimum():
     """Its name is another one then (test_cloud_stacks.py): both can be there at once."""
     found = options_of("dev")["cluster-gpu-compute"]

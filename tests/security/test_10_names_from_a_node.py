@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jobs.contracts.errors import EnvironmentFailure
@@ -102,6 +102,8 @@ def test_plain_names_are_files_everywhere() -> None:
     assert [is_file_name(each, is_windows=True) for each in names] == [True] * len(names)
 
 
+@example("ab C")
+@example("ab/.C")
 @given(st.text(alphabet=st.sampled_from("./\\:ab C\0nul"), max_size=12))
 def test_what_is_taken_stays_in_its_folder(name: str) -> None:
     if is_file_name(name, is_windows=True):
