@@ -49,6 +49,7 @@ class Declared(Struct, frozen=True, kw_only=True):
     """A stack on Azure as `pulumi up` would make it; `environment` has no clusters yet.
 
     `is_new`: the workspace is not there. `group` is None where the stack lies in a group of others.
+    `computes` are sorted by their cluster's name.
     """
 
     environment: Environment
@@ -121,6 +122,8 @@ def read_declared(preview: bytes, stack: str) -> Declared | None:
     if not workspaces or not subscription:
         return None
     (op, workspace) = workspaces[0]
+    # Pulumi registers them in the order in which what they come after is ready.
+    computes = [each for _, each in _inputs(steps, "machinelearningservices:Compute", Compute)]
     groups = [each for _, each in _inputs(steps, "resources:ResourceGroup", Group)]
     identities = [
         each for _, each in _inputs(steps, "managedidentity:UserAssignedIdentity", Identity)
@@ -130,9 +133,7 @@ def read_declared(preview: bytes, stack: str) -> Declared | None:
         is_new=op == "create",
         group=groups[0] if groups else None,
         identity=identities[0] if identities else None,
-        computes=tuple(
-            each for _, each in _inputs(steps, "machinelearningservices:Compute", Compute)
-        ),
+        computes=tuple(sorted(computes, key=lambda each: each.cluster)),
     )
 
 

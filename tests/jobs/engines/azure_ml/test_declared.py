@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import msgspec
+import pytest
 
 from jobs.engines.azure_ml.declared import read_declared
 from jobs.engines.azure_ml.sizes import Size
@@ -27,8 +28,10 @@ def test_a_preview_without_a_workspace_on_azure_declares_none():
     assert read_declared(preview, "local") is None
 
 
-def test_a_new_stack_declares_its_place_and_the_size_of_each_cluster():
-    declared = read_declared(preview_of("dev"), "dev")
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_new_stack_declares_its_place_and_the_size_of_each_cluster(order):
+    steps = json.loads(preview_of("dev"))["steps"][::order]
+    declared = read_declared(msgspec.json.encode({"steps": steps}), "dev")
     assert declared is not None
     place = declared.environment
     assert (place.subscription_id, place.resource_group) == (SUBSCRIPTION, "rg-yard-dev")
