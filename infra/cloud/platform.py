@@ -29,7 +29,7 @@ DATA_CONTAINER = "data"
 
 
 class CloudPlatform(pulumi.ComponentResource):
-    """The resources that `launch` needs on Azure; in prod a `destroy` deletes none of them."""
+    """Declare the resources that `launch` needs on Azure; in prod a `destroy` deletes none of them."""
 
     def __init__(
         self, name: str, settings: CloudSettings, opts: pulumi.ResourceOptions | None = None

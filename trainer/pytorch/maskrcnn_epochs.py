@@ -19,7 +19,7 @@ from trainer.pytorch.maskrcnn_loading import Sample, read_sample
 
 @dataclass(frozen=True, kw_only=True)
 class Epochs:
-    """The pictures to learn from, in global batches of `batch_size`; `corrupt` counts those passed over."""
+    """Order the pictures to learn from in global batches of `batch_size`; `corrupt` counts those passed over."""
 
     pictures: CachedPictures
     batch_size: int

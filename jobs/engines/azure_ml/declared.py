@@ -30,7 +30,7 @@ _SUBSCRIPTION = re.compile(r"/subscriptions/([0-9a-fA-F-]{36})/")
 
 
 class Group(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The resource group as the stack declares it."""
+    """Describe the resource group as the stack declares it."""
 
     resource_group_name: str
     location: str
@@ -85,12 +85,12 @@ class Compute(Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def cluster(self) -> str:
-        """The cluster's name in job files."""
+        """Name the cluster as job files do."""
         return self.tags.get("cluster", self.compute_name)
 
     @property
     def vm_size(self) -> str:
-        """The size of its nodes."""
+        """Name the size of its nodes."""
         try:
             return msgspec.convert(self.properties.properties, type=prepared(_Size)).vm_size
         except msgspec.ValidationError:
@@ -122,8 +122,9 @@ def read_declared(preview: bytes, stack: str) -> Declared | None:
     if not workspaces or not subscription:
         return None
     (op, workspace) = workspaces[0]
-    # Pulumi registers them in the order in which what they come after is ready.
     computes = [each for _, each in _inputs(steps, "machinelearningservices:Compute", Compute)]
+    # Pulumi registers clusters in the order in which their identities' roles are ready.
+    computes.sort(key=lambda each: each.cluster)
     groups = [each for _, each in _inputs(steps, "resources:ResourceGroup", Group)]
     identities = [
         each for _, each in _inputs(steps, "managedidentity:UserAssignedIdentity", Identity)
@@ -133,7 +134,7 @@ def read_declared(preview: bytes, stack: str) -> Declared | None:
         is_new=op == "create",
         group=groups[0] if groups else None,
         identity=identities[0] if identities else None,
-        computes=tuple(sorted(computes, key=lambda each: each.cluster)),
+        computes=tuple(computes),
     )
 
 
