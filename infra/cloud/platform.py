@@ -74,29 +74,7 @@ class CloudPlatform(pulumi.ComponentResource):
             AccessArgs(context=context, identities=self.identities, scopes=scopes),
             self._child,
         )
-        self.workspace = Workspace(
-            name,
-            WorkspaceArgs(
-                context=context,
-                identities=self.identities,
-                scopes=scopes,
-                containers={
-                    # A datastore's name takes no dash; `launch` makes the same of a container's.
-                    container.replace("-", "_"): container
-                    for container in (DATA_CONTAINER, RUNS_CONTAINER)
-                },
-                depends_on=[
-                    *self.data.ready,
-                    *self.workspace_storage.ready,
-                    *self.vault.ready,
-                    *self.registry.ready,
-                    self.monitoring.app_insights,
-                    *self.access.workspace,
-                ],
-                interfaces=interfaces,
-            ),
-            self._child,
-        )
+        self.workspace = self._make_workspace(name, scopes, interfaces)
         self.people = People(
             f"{name}-people",
             PeopleArgs(context=context, scopes=scopes, workspace=self.workspace.scope),
@@ -178,6 +156,31 @@ class CloudPlatform(pulumi.ComponentResource):
             name,
             RegistryArgs(context=context, resource_group=group, interfaces=interfaces),
             child,
+        )
+
+    def _make_workspace(self, name: str, scopes: Scopes, interfaces: Interfaces) -> Workspace:
+        return Workspace(
+            name,
+            WorkspaceArgs(
+                context=self.context,
+                identities=self.identities,
+                scopes=scopes,
+                containers={
+                    # A datastore's name takes no dash; `launch` makes the same of a container's.
+                    container.replace("-", "_"): container
+                    for container in (DATA_CONTAINER, RUNS_CONTAINER)
+                },
+                depends_on=[
+                    *self.data.ready,
+                    *self.workspace_storage.ready,
+                    *self.vault.ready,
+                    *self.registry.ready,
+                    self.monitoring.app_insights,
+                    *self.access.workspace,
+                ],
+                interfaces=interfaces,
+            ),
+            self._child,
         )
 
     def _scopes(self) -> Scopes:
