@@ -12,8 +12,8 @@ BENCH ?=
 # Whose mutants `make mutants` plants, by the beginnings of modules (jobs/rank infra); else all.
 MUTANTS ?=
 
-# The Python of `make gpu`, with the pytorch image's packages and timm; else that of its runtime.
-GPU_PYTHON ?= $$($(BIN)/launch image path pytorch)
+# A Python for `make gpu` with the pytorch image's packages and timm; else one is made of that image's runtime.
+GPU_PYTHON ?=
 
 # What `make check` asks, side by side; the first takes as long as all others.
 CHECKS = $(addprefix check-,types format lint imports links architecture)
@@ -78,5 +78,5 @@ policy: setup
 prove-azure: setup
 	@$(BIN)/python -P -m tools.prove_azure $(PROVE)
 
-gpu:
-	@$(GPU_PYTHON) -m tests.gpu
+gpu: $(if $(GPU_PYTHON),,setup)
+	@python="$(or $(GPU_PYTHON),$$($(BIN)/python -m tests.gpu.python))" && "$$python" -m tests.gpu

@@ -2,8 +2,8 @@
 
     python -m tests.gpu [--only NAME ...] [--rounds N] [--device cpu]
 
-Needs a Python with the pytorch image's packages, and timm for a peer: that of the `pytorch` runtime,
-or `make gpu GPU_PYTHON=...`. The page is written by a whole run on a GPU, goals met or not.
+Needs a Python with the pytorch image's packages, and timm for a peer: `make gpu` makes one of the `pytorch` runtime
+(tests/gpu/python.py), or takes `GPU_PYTHON=...`. The page is written by a whole run on a GPU, goals met or not.
 Peers are timed in turn, in N rounds. `--device cpu` tries the checks themselves, without those of speed and memory.
 """
 
@@ -20,7 +20,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.bench.table import hardware
+from tests.bench.table import hardware, replace_table
 from tests.gpu.findings import Check, Finding
 from tests.gpu.programs import PROJECT, Where, at_once
 
@@ -99,10 +99,7 @@ def main() -> int:
             if each in ALONE:
                 found += try_all({each: known[each]}, where)
     if options.device == "cuda" and not options.only:
-        PAGE.write_text(
-            page_text(found, machine(), options.rounds, time.monotonic() - began_s),
-            encoding="utf-8",
-        )
+        replace_table(PAGE, page_text(found, machine(), options.rounds, time.monotonic() - began_s))
         print(f"written: {PAGE.relative_to(PROJECT)}")
     return 0 if all(each.is_met for each in found) else 1
 
@@ -112,9 +109,7 @@ def find_problem(device: str) -> str | None:
     needed = PACKAGES if device == "cuda" else PACKAGES[:-1]
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
-        hint = (
-            "pip install them, or `make gpu GPU_PYTHON=...`, which has the pytorch image's and timm"
-        )
+        hint = "`make gpu` makes a Python that has them, or takes yours as GPU_PYTHON=..."
         return f"not installed here: {', '.join(missing)}\nhint: {hint}"
     import torch
 

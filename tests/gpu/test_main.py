@@ -27,7 +27,7 @@ def test_without_pytorch_it_says_so_and_leaves_the_page_alone():
 
     assert done.returncode == 2
     assert done.stderr.startswith("error: not installed here: torch")
-    assert "hint: pip install them" in done.stderr
+    assert "hint: `make gpu` makes a Python that has them" in done.stderr
     assert PAGE.read_bytes() == before
 
 
@@ -97,6 +97,20 @@ def test_rates_of_loaders_and_of_mask_rcnns_program_are_told_on_the_cpu(tmp_path
         "Mask R-CNN's program",
     ]
     assert all("images/s" in line for line in told)
+
+
+@pytest.mark.faults
+def test_make_gpu_has_all_packages_and_says_that_it_sees_no_gpu():
+    needs.runtime("pytorch")
+    command = ["make", "--silent", "gpu"]
+    environ = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}
+
+    done = subprocess.run(
+        command, cwd=PROJECT, env=environ, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 2
+    assert "sees no GPU here" in done.stderr, done.stdout + done.stderr
 
 
 @pytest.mark.faults

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from jobs.contracts.errors import Refused
 from jobs.contracts.spec import Environment, JobSpec
-from jobs.engines.local.gpus import horovod_lacks_nccl
+from jobs.engines.local.gpus import has_torch, horovod_lacks_nccl
 from jobs.host.console import count_text
 from jobs.host.gpus import VISIBLE, visible_gpus
 
@@ -59,14 +59,13 @@ def why_on_the_cpu(
     gpus = count_text(num_gpus, "GPU")
     twin = f"{spec.name}-ddp"
     by_ddp = f"launch run {shlex.quote(twin)}" if twin in catalog else "launcher: torch"
+    has_ddp = has_torch(interpreter)
     if asked := _asks_for_gpus(spec):
         message = f"this machine has {gpus}, and the Horovod of `{spec.image}` has no NCCL"
-        hint = f"{by_ddp} (DDP uses NCCL), or leave out {asked} to train on the CPU"
-        raise Refused(message, hint=hint)
-    return (
-        f"trains on the CPU: the Horovod of `{spec.image}` has no NCCL, so the {gpus} here rest; "
-        f"{by_ddp} uses them by DDP"
-    )
+        instead = f"{by_ddp} (DDP uses NCCL), or " if has_ddp else ""
+        raise Refused(message, hint=f"{instead}leave out {asked} to train on the CPU")
+    why = f"trains on the CPU: the Horovod of `{spec.image}` has no NCCL, so the {gpus} here rest"
+    return f"{why}; {by_ddp} uses them by DDP" if has_ddp else why
 
 
 def _asks_for_gpus(spec: JobSpec) -> str | None:

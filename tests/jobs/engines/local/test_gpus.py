@@ -29,13 +29,15 @@ NOTE = (
 )
 
 
-def make_engine(tmp_path: Path, library: bytes, *, num_gpus: int = 2) -> LocalEngine:
+def make_engine(
+    tmp_path: Path, library: bytes, *, num_gpus: int = 2, framework: str = "torch"
+) -> LocalEngine:
     """An engine on a machine with so many device files of GPUs."""
     devices = tmp_path / "dev"
     devices.mkdir()
     for number in range(num_gpus):
         (devices / f"nvidia{number}").touch()
-    python = make_runtime(tmp_path / "runtime", library)
+    python = make_runtime(tmp_path / "runtime", library, framework=framework)
     environment = make_environment(tmp_path / "workspace")
     return LocalEngine(environment, runtime=lambda _: python, num_gpus=lambda: count_gpus(devices))
 
@@ -151,6 +153,14 @@ def test_a_job_that_asks_for_gpus_is_refused_and_leaves_no_run(
     assert caught.value.hint == HINT.format(asked)
     assert caught.value.exit_code == ExitCode.REFUSED
     assert not os.path.lexists(tmp_path / "workspace")
+
+
+def test_a_job_of_tensorflow_is_not_told_to_use_ddp(tmp_path: Path) -> None:
+    engine = make_engine(tmp_path, WITHOUT, framework="tensorflow")
+    assert told_of_devices(engine.plan(job())) == ("-1", (NOTE.partition(";")[0],))
+    with pytest.raises(Refused) as caught:
+        engine.plan(job("horovod", "--device", "cuda"))
+    assert caught.value.hint == "leave out `--device cuda` to train on the CPU"
 
 
 def test_a_job_of_the_catalog_that_asks_for_gpus_is_told_its_twin(tmp_path: Path) -> None:
