@@ -1,6 +1,6 @@
 """Decides from the sums of the ranks' reports on a step whether training goes on.
 
-Each rank reports six numbers, an allreduce adds them up, and one step later all ranks read the same
+Each rank reports seven numbers, an allreduce adds them up, and one step later all ranks read the same
 sums: so they stop at the same step, whichever of them saw the reason. Reading late keeps a device's
 queue full; nothing is saved before the sums of its steps are read.
 """
@@ -17,7 +17,7 @@ from trainer.common.saver import SaveFailure
 # number is reported as 0 and as bad.
 # A framework may add the number of samples that were told right.
 # `bad_rank` is rank + 1 where the loss is bad, else 0: the sum names the rank when it is one.
-REPORT = ("loss_sum", "num_samples", "is_bad", "bad_rank", "is_leaving", "failure")
+REPORT = ("loss_sum", "num_samples", "is_bad", "bad_rank", "is_leaving", "is_failing", "failure")
 MOST_SHOWN = 16
 
 
@@ -31,7 +31,7 @@ def judge(sums: Sequence[float], taken: TakenStep, *, rank: int, hint: str) -> f
     Raises Diverged where a rank's loss was not finite, and TrainingError where a checkpoint could
     not be written.
     """
-    loss_sum, num_samples, num_bad, bad_ranks, _, failure, *_ = sums
+    loss_sum, num_samples, num_bad, bad_ranks, _, _, failure, *_ = sums
     if num_bad:
         raise Diverged(_diverged(taken, round(num_bad), round(bad_ranks) - 1, rank), hint=hint)
     require_saved(round(failure), taken.step, hint=hint)
@@ -39,8 +39,13 @@ def judge(sums: Sequence[float], taken: TakenStep, *, rank: int, hint: str) -> f
 
 
 def are_leaving(sums: Sequence[float]) -> bool:
-    """Tell whether a rank was asked to leave, so that all do."""
-    return sums[REPORT.index("is_leaving")] > 0
+    """Tell whether a rank was asked to leave, or cannot go on, so that all leave."""
+    return sums[REPORT.index("is_leaving")] > 0 or are_failing(sums)
+
+
+def are_failing(sums: Sequence[float]) -> bool:
+    """Tell whether a rank cannot go on, which the others are no better for waiting for."""
+    return sums[REPORT.index("is_failing")] > 0
 
 
 def accuracy_of(sums: Sequence[float]) -> float | None:

@@ -8,4 +8,5 @@ class TrainingError(Exception):
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message if hint is None else f"{message} (hint: {hint})")
+        self.message = message
         self.hint = hint

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from trainer.common.agreement import accuracy_of, are_leaving, judge
+from trainer.common.agreement import accuracy_of, are_failing, are_leaving, judge
+from trainer.common.errors import TrainingError
 from trainer.common.keeper import CheckpointKeeper
 from trainer.common.position import Position, TakenStep
 from trainer.common.preemption import Notice, Preempted
@@ -51,6 +52,7 @@ class StepGuard:
         self._hint = hint
         self._position = Position()
         self._pending: _Pending | None = None
+        self._is_failing = False
         self._host_s = self._read_s = 0.0
 
     def take_host_s(self) -> float:
@@ -64,8 +66,8 @@ class StepGuard:
     def settle(self) -> None:
         """Settle the last step; before anything is saved or evaluated.
 
-        Raises Diverged or TrainingError, and Preempted once a checkpoint of the last position is on
-        disk; on all ranks alike.
+        Raises Diverged or TrainingError; once a checkpoint of the last position is on disk, Preempted,
+        or TrainingError where a rank cannot go on. On all ranks alike.
         """
         if self._settle_pending():
             self._leave()
@@ -93,9 +95,14 @@ class StepGuard:
         taken = TakenStep(step=position.step, epoch=position.epoch, batch=position.batch)
         self._pending = _Pending(taken=taken, is_step=False, read=begin())
 
-    def _flags(self) -> tuple[float, float]:
-        """Give the last two numbers of REPORT: whether this rank is to leave, and cannot save."""
-        return float(self._notice.reason is not None), float(self._keeper.failure)
+    def _flags(self) -> tuple[float, float, float]:
+        """Give the last three numbers of REPORT: whether this rank is to leave, cannot go on, cannot save."""
+        notice = self._notice
+        return (
+            float(notice.reason is not None),
+            float(notice.failure is not None),
+            float(self._keeper.failure),
+        )
 
     def _settle_pending(self) -> bool:
         """Read the sums under way, if there are any; gives whether the ranks are to leave."""
@@ -108,6 +115,7 @@ class StepGuard:
         loss = judge(sums, pending.taken, rank=self._world.rank, hint=self._hint)
         if pending.is_step:
             self._on_loss(pending.taken, loss, accuracy_of(sums))
+        self._is_failing |= are_failing(sums)
         return are_leaving(sums)
 
     def _leave(self) -> None:
@@ -115,7 +123,11 @@ class StepGuard:
         self._settle_pending()  # the last step counts, and may have diverged
         step = self._position.step
         is_kept = self._keeper.save_last(self._position)
-        who = self._notice.reason or "another rank was asked to leave"
         kept = f"checkpoint of step {step} is kept" if is_kept else f"step {step} is not kept"
+        if self._is_failing:
+            failure = self._notice.failure or TrainingError("another rank cannot go on")
+            message = f"{failure.message}; {kept}"
+            raise TrainingError(message, hint=failure.hint)
+        who = self._notice.reason or "another rank was asked to leave"
         message = f"{who}; {kept}"
         raise Preempted(message)

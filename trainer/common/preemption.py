@@ -1,6 +1,7 @@
 """Notices that this machine is about to be taken away: SIGTERM, or Azure's Scheduled Events.
 
-Where a rank notices, all ranks write a checkpoint and leave with exit code 75.
+Where a rank notices, all ranks write a checkpoint and leave with exit code 75; so they do, with 1, where a
+rank cannot go on.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from types import FrameType
 from typing import Any, cast
 from urllib.parse import urljoin
 
+from trainer.common.errors import TrainingError
 from trainer.common.messages import warn
 from trainer.common.world import World
 
@@ -42,11 +44,19 @@ class Preempted(Exception):
 
 
 class Notice:
-    """Watches for a request to leave; `reason` says whose, None while there is none."""
+    """Watches for a request to leave; `reason` says whose, None while there is none.
+
+    `failure` is why this rank cannot go on, though its weights are as good as ever.
+    """
 
     def __init__(self, *, say: Callable[[str], None] = warn) -> None:
         self.reason: str | None = None
+        self.failure: TrainingError | None = None
         self._say = say
+
+    def fail(self, failure: TrainingError) -> None:
+        """End the training behind the step under way, with a checkpoint; the first failure counts."""
+        self.failure = self.failure or failure
 
     def watch(self, *, scheduled_events: str | None = None) -> None:
         """Take SIGTERM as a notice from now on, and poll the URL of Scheduled Events if given.

@@ -83,7 +83,7 @@ class Progress:
         self._write(taken.step, now_s)
         if self._is_shown and now_s - self._shown_s >= self._every_s:
             self._shown_s = now_s
-            self._show(self._line(taken, loss, now_s, self._first_step))
+            self._show(self._line(taken, loss, accuracy, now_s, self._first_step))
 
     def on_epoch(
         self,
@@ -143,12 +143,16 @@ class Progress:
         self._stream.write(text)
         self._stream.flush()
 
-    def _line(self, taken: TakenStep, loss: float, now_s: float, first_step: int) -> str:
+    def _line(
+        self, taken: TakenStep, loss: float, accuracy: float | None, now_s: float, first_step: int
+    ) -> str:
         parts = [
             f"epoch {taken.epoch}/{self._num_epochs}",
             f"step {taken.batch}/{self._num_batches}",
             f"loss {loss:.4f}",
         ]
+        if accuracy is not None:
+            parts.append(f"accuracy {accuracy:.4f}")
         rate = self._throughput.current_per_s
         if rate is not None:
             parts.append(f"{rate:,.0f} images/s")

@@ -88,7 +88,7 @@ class Guard(StepGuard):
         known = send(torch.tensor([num_samples, *flags], dtype=torch.float64), self._device)
         finite = torch.nan_to_num(loss_sum, nan=0.0, posinf=0.0, neginf=0.0)
         right = [each.to(torch.float64) for each in num_right]
-        return torch.stack([finite, known[0], bad, bad * number, known[1], known[2], *right])
+        return torch.stack([finite, known[0], bad, bad * number, *known[1:], *right])
 
     def _begin(self, report: Tensor) -> ReadSums:
         sums = self._strategy.start_sum(report)

@@ -161,7 +161,7 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
         """Open the splits; a collective."""
         options = self.options
         self.folder = find_data(options.data, self.ranks.run_dir, seed=options.seed)
-        self.corrupt = CorruptPictures(options.max_corrupt)
+        self.corrupt = CorruptPictures(options.max_corrupt, fail=self.ranks.notice.fail)
         training = open_cached(self.folder, "train2017", self.ranks)
         if options.evaluate:
             self.validation = open_validation(

@@ -126,7 +126,7 @@ class OwnTask(Task[Options, Pair]):
         with draws_apart():
             seed_draws(f"{self.options.seed}/data")
             self.train, self.val = self._own.data(self.options.seed)
-        self.corrupt = CorruptPictures(self.options.max_corrupt)
+        self.corrupt = CorruptPictures(self.options.max_corrupt, fail=self.ranks.notice.fail)
         size, num_ranks = self.options.batch_size, self.ranks.world.size
         if size % num_ranks:
             message = f"--batch-size {size} cannot be shared equally by {num_ranks} ranks"

@@ -79,7 +79,9 @@ def open_loaders(
     """Open a data set's folder; gives its batches and the pictures that they are made of."""
     train, val = open_splits(folder)
     threads = DecodingThreads(options.workers or ranks.world.num_workers(device.type))
-    corrupt = CorruptPictures(options.max_corrupt) if skips_corrupt else None
+    corrupt = (
+        CorruptPictures(options.max_corrupt, fail=ranks.notice.fail) if skips_corrupt else None
+    )
     load = partial(
         Loader,
         device=device,

@@ -62,7 +62,7 @@ def open_data(options: Options, ranks: Ranks, device: DeviceName) -> Data:
     folder = picture_folder(options.data, made, ranks, input_name="imagenet")
     train, val = open_splits(folder)
     require_full_batch(len(train.labels), batch_per_rank=batch, world_size=ranks.world.size)
-    corrupt = CorruptPictures(options.max_corrupt)
+    corrupt = CorruptPictures(options.max_corrupt, fail=ranks.notice.fail)
     load = partial(
         Loader,
         batch=batch,

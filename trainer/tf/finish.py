@@ -64,6 +64,7 @@ def write_results(
                 "pictures_skipped": int(num_skipped),
                 **{f"val_{name}": value for name, value in found.items()},
                 "images_per_s": throughput.samples_per_s,
+                "data_wait_s": throughput.data_wait_s,
                 "train_s": round(time.perf_counter() - began_s, 3),
                 "weights_sha256": digests,
                 **keeper.figures(),

@@ -26,12 +26,12 @@ class Guard(StepGuard):
         super().__init__(ranks.world, ranks.notice, keeper, on_loss=on_loss, hint=hint)
         self._strategy = ranks.strategy
         # What the graph is told of this rank, and what it tells of all of them.
-        self._told = (0.0, 0.0)
-        self._flags_in_graph = tf.Variable(tf.zeros(2, tf.float64), trainable=False)
+        self._told = (0.0, 0.0, 0.0)
+        self._flags_in_graph = tf.Variable(tf.zeros(3, tf.float64), trainable=False)
         self._sums = tf.Variable(tf.zeros(len(REPORT), tf.float64), trainable=False)
 
     def begin_step(self) -> None:
-        """Tell the step's graph whether this rank is to leave, and cannot save."""
+        """Tell the step's graph whether this rank is to leave, cannot go on, cannot save."""
         flags = self._flags()
         if flags != self._told:
             self._told = flags

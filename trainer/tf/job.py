@@ -46,7 +46,7 @@ class Options(ResnetOptions, ModelOptions):
         bool, "tell the largest batch of a step that a GPU's memory holds; do not train", MAY_CHANGE
     ] = False
     decoder: Annotated[
-        DecoderName, "JPEG decoder: Pillow's, or Trainyard's, compiled here", MAY_CHANGE
+        DecoderName, "JPEG decoder: Pillow's, or Trainyard's, compiled here"
     ] = "library"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from trainer.common.agreement import REPORT, Diverged, accuracy_of, are_leaving, judge
+from trainer.common.agreement import REPORT, Diverged, accuracy_of, are_failing, are_leaving, judge
 from trainer.common.errors import TrainingError
 from trainer.common.position import TakenStep
 
@@ -22,15 +22,16 @@ def total(*reports: Sequence[float]) -> list[float]:
 
 
 def good(loss_sum: float, num_samples: int) -> tuple[float, ...]:
-    return (loss_sum, num_samples, 0, 0, 0, 0)
+    return (loss_sum, num_samples, 0, 0, 0, 0, 0)
 
 
 def bad(rank: int) -> tuple[float, ...]:
-    return (0, 4, 1, rank + 1, 0, 0)
+    return (0, 4, 1, rank + 1, 0, 0, 0)
 
 
-LEAVING = (2.0, 4, 0, 0, 1, 0)
-FAILED = (2.0, 4, 0, 0, 0, 1)
+LEAVING = (2.0, 4, 0, 0, 1, 0, 0)
+FAILING = (2.0, 4, 0, 0, 0, 1, 0)
+FAILED = (2.0, 4, 0, 0, 0, 0, 1)
 
 
 def test_loss_is_the_mean_over_all_samples():
@@ -79,6 +80,14 @@ def test_one_rank_that_was_asked_to_leave_ends_all_and_the_step_counts(num_leavi
         (1 + 2 * num_leaving) / (4 + 4 * num_leaving)
     )
     assert not are_leaving(total(good(1, 4), FAILED))
+    assert not are_failing(sums)
+
+
+def test_one_rank_that_cannot_go_on_ends_all_and_is_told_from_one_that_was_asked_to():
+    sums = total(good(1, 4), LEAVING, FAILING)
+    assert are_leaving(sums)
+    assert are_failing(sums)
+    assert judge(sums, TAKEN, rank=0, hint=HINT) == 5 / 12
 
 
 def test_a_bad_loss_that_was_given_as_nought_does_not_spoil_the_sum():

@@ -8,19 +8,22 @@ from pathlib import Path
 import pytest
 
 from tests.trainer.common.test_keeper import keeper
+from trainer.common.errors import TrainingError
 from trainer.common.guard import ReadSums, StepGuard
 from trainer.common.position import Position, TakenStep
 from trainer.common.preemption import Notice, Preempted
 from trainer.common.world import World
 
-SUMS = [2.0, 8.0, 0.0, 0.0, 0.0, 0.0]
+SUMS = [2.0, 8.0, 0.0, 0.0, 0.0, 0.0, 0.0]
 
 
 class Alone(StepGuard):
     """A rank whose report takes 1 s, and whose peers answer after 10 s."""
 
     def __init__(self, folder: Path, clock: list[float]) -> None:
-        super().__init__(World(), Notice(), keeper(folder, World()), on_loss=self.note, hint="none")
+        self.notice = Notice()
+        kept = keeper(folder, World())
+        super().__init__(World(), self.notice, kept, on_loss=self.note, hint="none")
         self.losses: list[float] = []
         self.clock = clock
         self.sums = SUMS
@@ -62,7 +65,28 @@ def test_the_hosts_part_of_a_step_holds_no_wait_for_other_ranks(
 def test_the_steps_of_ranks_that_leave_are_told_to_the_last(tmp_path: Path) -> None:
     guard = Alone(tmp_path, [0.0])
     guard.step(0)
-    guard.sums = [2.0, 8.0, 0.0, 0.0, 1.0, 0.0]
+    guard.sums = [2.0, 8.0, 0.0, 0.0, 1.0, 0.0, 0.0]
     with pytest.raises(Preempted):
         guard.step(1)
     assert guard.losses == [0.25, 0.25]
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_where_a_rank_cannot_go_on_all_keep_a_checkpoint_and_end_as_failed(
+    tmp_path: Path, *, is_own: bool
+) -> None:
+    guard = Alone(tmp_path, [0.0])
+    if is_own:
+        guard.notice.fail(TrainingError("nine pictures are corrupt", hint="get them again"))
+        guard.notice.fail(TrainingError("ten are"))
+    assert guard._flags() == (0.0, float(is_own), 0.0)
+    guard.step(0)
+    guard.sums = [2.0, 8.0, 0.0, 0.0, 0.0, 1.0, 0.0]
+    with pytest.raises(TrainingError) as caught:
+        guard.step(1)
+    assert guard.losses == [0.25, 0.25]
+    why = "nine pictures are corrupt" if is_own else "another rank cannot go on"
+    hint = " (hint: get them again)" if is_own else ""
+    assert str(caught.value) == f"{why}; checkpoint of step 3 is kept{hint}"
+    (kept,) = (tmp_path / "checkpoints").iterdir()
+    assert kept.name.startswith("step-000000003-")

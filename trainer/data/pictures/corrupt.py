@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from trainer.common.errors import TrainingError
 from trainer.common.messages import warn
@@ -13,11 +13,13 @@ from trainer.data.pictures.header import CorruptPicture
 class CorruptPictures:
     """The corrupt pictures that a rank has met, of all its splits; for any number of threads.
 
-    Each picture counts once towards the limit `most`, however many epochs see it.
+    Each picture counts once towards the limit `most`, however many epochs see it. `fail` is told of one
+    too many, and lets training end in its own time.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, *, fail: Callable[[TrainingError], None] | None = None) -> None:
         self._most = most
+        self._fail = fail
         self._names: set[str] = set()
         self._counting = threading.Lock()
         self.num_skipped = 0
@@ -25,7 +27,8 @@ class CorruptPictures:
     def skip(self, error: CorruptPicture) -> None:
         """Count a picture that is left out, and name it once on stderr.
 
-        Raises the error itself where none may be skipped, and TrainingError beyond the limit.
+        Raises the error itself where none may be skipped, and TrainingError beyond the limit; where `fail`
+        ends the training, beyond twice the limit.
         """
         if not self._most:
             raise error
@@ -36,8 +39,12 @@ class CorruptPictures:
             self._names.add(error.picture)
             number = len(self._names)
         if number > self._most:
-            message = f"{number} corrupt pictures are more than --max-corrupt {self._most}: {error}"
-            raise TrainingError(message)
+            message = f"{number} corrupt pictures are more than --max-corrupt {self._most}: {error.reason}"
+            failure = TrainingError(message, hint=error.hint)
+            if self._fail is None or number > 2 * self._most:
+                raise failure
+            self._fail(failure)
+            return
         warn(f"{error.reason}; it is skipped, {number} of at most {self._most}")
 
 
