@@ -96,8 +96,12 @@ def require_equal_ranks(told: dict[str, Any]) -> None:
 
 
 @pytest.mark.faults
-def test_two_mirrored_workers_have_the_losses_of_two_ranks_of_horovod(by_horovod, tensorflow_gangs):
-    run_dir = run(tensorflow_gangs, "tf")
+@pytest.mark.parametrize("framework", ["tf", "keras"])
+def test_two_mirrored_workers_have_the_losses_of_two_ranks_of_horovod(
+    by_horovod, tensorflow_gangs, framework
+):
+    """By the loop and by Keras's `fit`; the ranks of Horovod trained by the loop."""
+    run_dir = run(tensorflow_gangs, framework)
     found, wanted = losses(run_dir), losses(by_horovod)
     assert sorted(found) == list(range(1, NUM_STEPS + 1))
     assert found == pytest.approx(wanted, rel=1e-4)

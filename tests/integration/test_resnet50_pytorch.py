@@ -116,7 +116,6 @@ class TestResume:
                 line for line in rest if line[0] > step or split == "val"
             ]
 
-
     def test_one_corrupt_picture_too_many_costs_no_step_that_was_taken(
         self, zygote, pictures, tmp_path
     ):

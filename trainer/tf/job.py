@@ -45,9 +45,9 @@ class Options(ResnetOptions, ModelOptions):
     find_batch: Annotated[
         bool, "tell the largest batch of a step that a GPU's memory holds; do not train", MAY_CHANGE
     ] = False
-    decoder: Annotated[
-        DecoderName, "JPEG decoder: Pillow's, or Trainyard's, compiled here"
-    ] = "library"
+    decoder: Annotated[DecoderName, "JPEG decoder: Pillow's, or Trainyard's, compiled here"] = (
+        "library"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
