@@ -28,6 +28,7 @@ PEER_LOSS = re.compile(
     r"|recvValue failed|sendBytes failed|failed to recv|DistNetworkError|DistStoreError"
     r"|connectFullMesh failed|timed out after \d+ ?(ms|seconds)|MPI_ABORT was invoked"
     r"|errors_impl\.(Unavailable|Aborted)Error|Collective ops is aborted by"
+    r"|error: another rank cannot go on"
 )
 COLLECTIVE = re.compile(
     r"distributed_c10d|c10d_logger|torch/distributed|horovod/|mpi4py|\ball_?reduce|\bbarrier\b"
@@ -195,7 +196,7 @@ def _lost_by_all_others(reports: Sequence[RankReport]) -> RankError | None:
     silent = [each for each in reports if not (each.has_failed and each.is_about_a_peer)]
     if len(silent) != 1 or len(reports) < 2 or silent[0].stopped_s is None:
         return None
-    if silent[0].traceback:
+    if silent[0].traceback or (silent[0].exit_code and SAID.search(silent[0].last_lines)):
         return describe(silent[0])
     return RankError(
         rank=silent[0].rank,

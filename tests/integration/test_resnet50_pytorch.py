@@ -135,7 +135,8 @@ class TestResume:
         step = int(kept.name.split("-")[1])
         said = f"; checkpoint of step {step} is kept"
         others, own = (text.splitlines()[-1] for text in gang.texts())
-        assert others == f"error: another rank cannot go on{said}"
+        hint = " (hint: that rank's last line says why)"
+        assert others == f"error: another rank cannot go on{said}{hint}"
         assert own.startswith("error: 3 corrupt pictures are more than --max-corrupt 2: `")
         assert own.endswith(f"{said} (hint: get the file again, or take it away)")
         resumed = train(zygote, *argv, "3", folder=run_dir, size=2)

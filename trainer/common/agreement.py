@@ -13,11 +13,19 @@ from trainer.common.errors import TrainingError
 from trainer.common.position import TakenStep
 from trainer.common.saver import SaveFailure
 
-# What each rank reports, in this order; `failure` is rank 0's SaveFailure. A loss that is no finite
+# What each rank reports, in this order; `save_failure` is rank 0's SaveFailure. A loss that is no finite
 # number is reported as 0 and as bad.
 # A framework may add the number of samples that were told right.
 # `bad_rank` is rank + 1 where the loss is bad, else 0: the sum names the rank when it is one.
-REPORT = ("loss_sum", "num_samples", "is_bad", "bad_rank", "is_leaving", "is_failing", "failure")
+REPORT = (
+    "loss_sum",
+    "num_samples",
+    "is_bad",
+    "bad_rank",
+    "is_leaving",
+    "is_failing",
+    "save_failure",
+)
 MOST_SHOWN = 16
 
 
@@ -31,10 +39,10 @@ def judge(sums: Sequence[float], taken: TakenStep, *, rank: int, hint: str) -> f
     Raises Diverged where a rank's loss was not finite, and TrainingError where a checkpoint could
     not be written.
     """
-    loss_sum, num_samples, num_bad, bad_ranks, _, _, failure, *_ = sums
+    loss_sum, num_samples, num_bad, bad_ranks, _, _, save_failure, *_ = sums
     if num_bad:
         raise Diverged(_diverged(taken, round(num_bad), round(bad_ranks) - 1, rank), hint=hint)
-    require_saved(round(failure), taken.step, hint=hint)
+    require_saved(round(save_failure), taken.step, hint=hint)
     return loss_sum / num_samples
 
 
@@ -44,7 +52,7 @@ def are_leaving(sums: Sequence[float]) -> bool:
 
 
 def are_failing(sums: Sequence[float]) -> bool:
-    """Tell whether a rank cannot go on, which the others are no better for waiting for."""
+    """Tell whether a rank cannot go on."""
     return sums[REPORT.index("is_failing")] > 0
 
 

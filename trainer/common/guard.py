@@ -125,7 +125,9 @@ class StepGuard:
         is_kept = self._keeper.save_last(self._position)
         kept = f"checkpoint of step {step} is kept" if is_kept else f"step {step} is not kept"
         if self._is_failing:
-            failure = self._notice.failure or TrainingError("another rank cannot go on")
+            failure = self._notice.failure or TrainingError(
+                "another rank cannot go on", hint="that rank's last line says why"
+            )
             message = f"{failure.message}; {kept}"
             raise TrainingError(message, hint=failure.hint)
         who = self._notice.reason or "another rank was asked to leave"

@@ -132,9 +132,14 @@ class CheckpointKeeper(ABC, Generic[R]):
         self._saver.save(position.step, copy, about)
 
     def save_last(self, position: Position) -> bool:
-        """Save unless that is done or under way; blocks. Tells all ranks whether it is kept."""
-        if not self.is_on:
+        """Save unless that is done or under way; blocks. Tells all ranks whether it is kept.
+
+        Nothing is saved of a training that took no step, nor of an evaluation.
+        """
+        if not self.is_on or not position.step:
             return False
+        if position.step == self._resumed_from:
+            return True
         if self._begun_step != position.step:
             self.save(position)
         self.close()

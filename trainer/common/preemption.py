@@ -55,7 +55,7 @@ class Notice:
         self._say = say
 
     def fail(self, failure: TrainingError) -> None:
-        """End the training behind the step under way, with a checkpoint; the first failure counts."""
+        """End the training after the step under way, with a checkpoint; the first failure counts."""
         self.failure = self.failure or failure
 
     def watch(self, *, scheduled_events: str | None = None) -> None:

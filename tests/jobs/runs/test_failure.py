@@ -226,6 +226,20 @@ def test_rank_whose_loss_was_no_number_is_named_and_not_the_one_that_left_first(
     assert cause_of(*others, report(2))[0] == 0
 
 
+def test_rank_that_cannot_go_on_is_named_and_not_one_that_left_with_it() -> None:
+    """All leave at one step, whichever is quicker to end; under mpirun the last one is told to stop."""
+    why = "3 corrupt pictures are more than --max-corrupt 2: `a.jpg` is cut off; step 3 is kept"
+    others = [
+        ended(rank, 1.0, exit_code=1, last_lines="error: another rank cannot go on; step 3 is kept")
+        for rank in (0, 1)
+    ]
+    own = ended(2, 2.0, exit_code=1, last_lines=f"error: {why}\n")
+    assert not is_conclusive([*others, report(2)])
+    assert cause_of(*others, own) == (2, "exit code 1", why)
+    told = ended(2, 2.0, exit_code=1, last_lines=f"error: {why}\n", stopped_s=1.5)
+    assert cause_of(*others, told) == (2, "exit code 1", why)
+
+
 def test_what_the_user_can_mend_counts_before_the_grumbling_after_it() -> None:
     lines = "error: no such folder /x (hint: --data)\nException ignored in: <function f>\n"
     found = cause_of(ended(0, 1.0, exit_code=1, last_lines=lines))

@@ -86,7 +86,7 @@ def test_where_a_rank_cannot_go_on_all_keep_a_checkpoint_and_end_as_failed(
         guard.step(1)
     assert guard.losses == [0.25, 0.25]
     why = "nine pictures are corrupt" if is_own else "another rank cannot go on"
-    hint = " (hint: get them again)" if is_own else ""
-    assert str(caught.value) == f"{why}; checkpoint of step 3 is kept{hint}"
+    hint = "get them again" if is_own else "that rank's last line says why"
+    assert str(caught.value) == f"{why}; checkpoint of step 3 is kept (hint: {hint})"
     (kept,) = (tmp_path / "checkpoints").iterdir()
     assert kept.name.startswith("step-000000003-")

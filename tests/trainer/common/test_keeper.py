@@ -68,11 +68,15 @@ def test_the_last_step_is_saved_once_and_resumed(tmp_path):
     assert first.save_last(Position(step=3, epoch=1))
     assert (first.copies, first.figures()["checkpoints_saved"]) == (2, 2)
     assert 0 < first.figures()["checkpoint_blocking_s"] < time.monotonic() - began_s
+    assert not keeper(tmp_path / "new", World()).save_last(Position())
 
     again = keeper(tmp_path, World(rank=0, size=2))
     again.num_others = 1
     assert again.restore(num_epochs=2) == Position(step=3, epoch=1)
     assert again.restored == ("of all ranks", 2, Position(step=3, epoch=1))
+    # It is there, also where the training that goes on from it is left at once.
+    assert again.save_last(Position(step=3, epoch=1))
+    assert again.copies == 0
     assert again.figures()["resumed_from_step"] == 3
 
 

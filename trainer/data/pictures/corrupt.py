@@ -27,8 +27,8 @@ class CorruptPictures:
     def skip(self, error: CorruptPicture) -> None:
         """Count a picture that is left out, and name it once on stderr.
 
-        Raises the error itself where none may be skipped, and TrainingError beyond the limit; where `fail`
-        ends the training, beyond twice the limit.
+        Raises the error itself where none may be skipped, and TrainingError beyond the limit unless `fail` ends
+        the training.
         """
         if not self._most:
             raise error
@@ -41,11 +41,11 @@ class CorruptPictures:
         if number > self._most:
             message = f"{number} corrupt pictures are more than --max-corrupt {self._most}: {error.reason}"
             failure = TrainingError(message, hint=error.hint)
-            if self._fail is None or number > 2 * self._most:
+            if self._fail is None:
                 raise failure
             self._fail(failure)
-            return
-        warn(f"{error.reason}; it is skipped, {number} of at most {self._most}")
+        ends = " and training ends" if number > self._most else ""
+        warn(f"{error.reason}; it is skipped{ends}, {number} of at most {self._most}")
 
 
 def places_without(
