@@ -36,8 +36,10 @@ class Average(nn.Module):
                 [old for old, _ in floats], [new for _, new in floats], 1 - self._decay
             )
             for old, new in pairs:
-                if not old.is_floating_point():
-                    old.copy_(old * self._decay + new * (1 - self._decay))
+                if old.is_complex():
+                    old.lerp_(new, 1 - self._decay)
+                elif not old.is_floating_point():
+                    old.copy_(new)  # an index, a mask or a count has no mean
         self.n_averaged += 1
 
 

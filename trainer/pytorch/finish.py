@@ -13,7 +13,7 @@ from trainer.common.errors import TrainingError
 from trainer.pytorch.keeper import Keeper
 from trainer.pytorch.model_file import write_model
 from trainer.pytorch.state import weights_digest
-from trainer.pytorch.strategy import Ranks, Strategy
+from trainer.pytorch.strategy import Ranks, Strategy, copy_of_main
 
 
 def write_results(
@@ -37,6 +37,8 @@ def write_results(
     if not all(bool(torch.isfinite(each).all()) for each in network.parameters()):
         message = "training has diverged: weights are not finite after the last step"
         raise Diverged(message, hint=hint)
+    # Some buffers move in an evaluation, too, as observers of quantisation do.
+    copy_of_main([*network.buffers()], ranks.strategy, ranks.world)
     digests = gather_digests(network, ranks.strategy, device)
     if ranks.world.is_main:
         if about is not None:

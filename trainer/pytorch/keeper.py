@@ -86,7 +86,8 @@ class Keeper(CheckpointKeeper[Tensors]):
 
     def _mean_of_ranks(self, ranks: Tensors, was_size: int, position: Position) -> Tensors:
         """Average the ranks' batch statistics, and seed another random stream for each new rank."""
-        mean = torch.stack([ranks[f"{rank}/buffers"] for rank in range(was_size)]).mean(dim=0)
+        buffers = torch.stack([ranks[f"{rank}/buffers"] for rank in range(was_size)])
+        mean = buffers.double().mean(dim=0).to(buffers.dtype)
         seed = random.Random(f"{self._seed}/{position.step}/{self._world.rank}")
         torch.manual_seed(seed.getrandbits(63))
         return {"rng": torch.get_rng_state(), "buffers": mean}

@@ -1,4 +1,4 @@
-"""Lays weights channels last, and shows them and gradients as Horovod wants them: contiguous."""
+"""Lays convolutions' weights channels last, and shows them and gradients as Horovod wants them: contiguous."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from torch import Tensor, nn
 
 
 def to_device(network: nn.Module, device: torch.device) -> None:
-    """Move a network to a device, its weights of pictures (four dimensions) channels last.
+    """Move a network to a device, the weights of its convolutions of pictures channels last.
 
-    `Module.to` would lay those of five dimensions so, too, which it cannot.
+    `Module.to` would lay all tensors of four dimensions so, whose strides code may depend on.
     """
     network.to(device)
-    for tensor in (*network.parameters(), *network.buffers()):
-        if tensor.dim() == 4:
-            tensor.data = tensor.data.contiguous(memory_format=torch.channels_last)
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d | nn.ConvTranspose2d):
+            for weight in module.parameters(recurse=False):
+                if weight.dim() == 4:
+                    weight.data = weight.data.contiguous(memory_format=torch.channels_last)
 
 
 def dense_view(tensor: Tensor) -> Tensor:

@@ -59,6 +59,9 @@ def run(task: Task[OptionsT, B]) -> None:
         task.require_one_gpu()
     with memory_told("the data that training keeps there", hint=OTHERS_HINT):
         task.prepare()
+    if task.num_batches < 1:
+        message = "an epoch has no batch"
+        raise TrainingError(message, hint=f"a smaller {task.batch_flag}, or more samples")
     if ranks.world.is_main:
         warn_of_emulation(options.precision, task.device.type)
     torch.manual_seed(options.seed)
@@ -115,11 +118,15 @@ class Training(Generic[OptionsT, B]):
         self._network = network
         self._part = task.select(network)
         self._scaler = make_scaler(options.precision, task.device)
+        optimizer = task.optimizer(self._part, self._scaler)
+        # Groups with a rate of their own keep its ratio to the largest.
+        rates = [float(group["lr"]) for group in optimizer.param_groups]
+        self._shares = [each / max(rates) if max(rates) else 1.0 for each in rates]
         self._wrapped, self._optimizer = ranks.strategy.wrap(
-            self._part,
-            task.optimizer(self._part, self._scaler),
-            num_backwards=task.num_parts,
+            self._part, optimizer, num_backwards=task.num_parts
         )
+        is_ddp = isinstance(self._wrapped, DistributedDataParallel)
+        self._needed = [*learning_parameters(self._part)] if is_ddp else []
         self._model = task.wrap(self._wrapped)
         self._average: Average | None = None
         self.result = network
@@ -231,9 +238,8 @@ class Training(Generic[OptionsT, B]):
 
     def _memory_of(self, what: str) -> contextlib.AbstractContextManager[None]:
         """Tell the batch where a GPU's memory does not hold what is done inside."""
-        task, option = self._task, self._task.batch_option
-        flag = f"--{option.replace('_', '-')}"
-        number = getattr(task.options, option)
+        task, flag = self._task, self._task.batch_flag
+        number = getattr(task.options, task.batch_option)
         hint = f"--find-batch tells the largest {flag} that fits"
         if type(task).trial is Task.trial:
             hint = f"a smaller {flag}"
@@ -251,7 +257,10 @@ class Training(Generic[OptionsT, B]):
         task = self._task
         self._model.train()
         parts = copied_ahead(task.batches(position), task.device)
+        epoch = position.epoch
         while group := self._next_parts(parts):
+            if position.epoch != epoch:
+                raise wrong_number(task.num_batches, are_more=True)
             with self._parts.step():
                 total, num_right = self._take_step(group, task.rate(position))
             self.throughput.step(sum(part.num_samples for part in group))
@@ -266,6 +275,8 @@ class Training(Generic[OptionsT, B]):
             self._profiler.step()  # before a checkpoint, which is no part of a step
             guard.step(position, total, len(samples), taken=taken, num_right=num_right)
             self.throughput.add_host(guard.take_host_s())
+        if position.batch and position.step < task.num_steps:
+            raise wrong_number(task.num_batches, are_more=False)
         guard.settle()
         return position
 
@@ -277,8 +288,8 @@ class Training(Generic[OptionsT, B]):
     def _take_step(self, parts: Sequence[Part[B]], rate: float) -> tuple[Tensor, Tensor | None]:
         """Compute the gradients of all parts, take one step; gives the sums of losses and of right ones."""
         task = self._task
-        for group in self._optimizer.param_groups:
-            group["lr"] = rate
+        for group, share in zip(self._optimizer.param_groups, self._shares, strict=True):
+            group["lr"] = rate * share
         totals: list[Tensor] = []
         right: list[Tensor] = []
         for number, part in enumerate(parts, 1):
@@ -291,6 +302,7 @@ class Training(Generic[OptionsT, B]):
                 (mean if self._scaler is None else self._scaler.scale(mean)).backward()
             totals.append(loss.total.detach())
             right += [] if loss.num_right is None else [loss.num_right]
+        require_gradients(self._needed)
         take_step(
             self._optimizer,
             strategy=task.ranks.strategy,
@@ -305,6 +317,33 @@ class Training(Generic[OptionsT, B]):
         """Keep the gradients of a backward pass here: a later one of the step averages them."""
         is_ddp = isinstance(self._wrapped, DistributedDataParallel)
         return self._wrapped.no_sync() if is_ddp else contextlib.nullcontext()
+
+
+def learning_parameters(network: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    """Give the parameters that learn, by name."""
+    return ((name, each) for name, each in network.named_parameters() if each.requires_grad)
+
+
+def require_gradients(needed: Sequence[tuple[str, nn.Parameter]]) -> None:
+    """Raise TrainingError where a step left out parameters, for whose gradients DDP waits."""
+    if all(each.grad is not None for _, each in needed):
+        return
+    idle = [name for name, each in needed if each.grad is None]
+    more = f" and {len(idle) - 1} more" if len(idle) > 1 else ""
+    message = (
+        f"the loss does not depend on `{idle[0]}`{more}, and DDP waits for the gradients of all"
+    )
+    hint = "requires_grad_(False) where it never learns, or --strategy horovod"
+    raise TrainingError(message, hint=hint)
+
+
+def wrong_number(num_batches: int, *, are_more: bool) -> TrainingError:
+    """Say that a task's batches are not as many as it said."""
+    how = "more" if are_more else "fewer"
+    message = (
+        f"batches() gives {how} batches of an epoch than the task's num_batches, {num_batches}"
+    )
+    return TrainingError(message, hint="count a smaller last batch in both, or in neither")
 
 
 def _sum(scalars: Sequence[Tensor]) -> Tensor:

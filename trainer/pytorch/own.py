@@ -55,6 +55,8 @@ MOST_WORKERS = 4
 OF_VALIDATION = 0
 # Stands beside the figures of a validation set.
 LOSS = "loss"
+# Names that are no figure's, and what has them.
+TAKEN = {LOSS: "loss()'s own mean"} | dict.fromkeys(("epoch", "split", "step"), "a metric's place")
 # Samples whose figures are asked for before a training begins.
 NUM_ASKED = 2
 
@@ -126,6 +128,9 @@ class OwnTask(Task[Options, Pair]):
         with draws_apart():
             seed_draws(f"{self.options.seed}/data")
             self.train, self.val = self._own.data(self.options.seed)
+        if isinstance(self._own.loss, nn.Module):
+            require_no_weights(self._own.loss)
+            self._own.loss.to(self.device)
         self.corrupt = CorruptPictures(self.options.max_corrupt, fail=self.ranks.notice.fail)
         size, num_ranks = self.options.batch_size, self.ranks.world.size
         if size % num_ranks:
@@ -198,7 +203,8 @@ class OwnTask(Task[Options, Pair]):
         rows = range(min(NUM_ASKED, len(self.val)))
         pair = self._pair(samples, rows)
         with looked_at(network, self.device):
-            _, figures = self._look(network, pair)
+            loss, figures = self._look(network, pair)
+        require_mean(loss)
         require_names(list(figures), main=self._own.main)
         require_values(figures, num_samples=len(rows))
 
@@ -266,7 +272,11 @@ class OwnTask(Task[Options, Pair]):
         with autocast(self.options.precision, self.device):
             outputs = part(pair[0])
             loss = self._own.loss(outputs, pair[1])
-        return loss, self._own.figures(outputs, pair[1])
+        figures = self._own.figures(outputs, pair[1])
+        return loss, {
+            key: each.to(self.device) if isinstance(each, Tensor) else each
+            for key, each in figures.items()
+        }
 
     @torch.no_grad()
     def predict(self, files: Files, folder: Path) -> Iterator[Row]:
@@ -325,11 +335,31 @@ class OwnTask(Task[Options, Pair]):
             yield (inputs, targets), samples
 
 
+def require_no_weights(loss: nn.Module) -> None:
+    """Raise TrainingError for a loss with parameters, which no optimizer is given."""
+    if any(each.requires_grad for each in loss.parameters()):
+        message = (
+            f"the loss {type(loss).__name__} has parameters, and only the network's are trained"
+        )
+        raise TrainingError(message, hint="keep them in the network that build() makes")
+
+
+def require_mean(loss: Tensor) -> None:
+    """Raise TrainingError for a loss that is no single number."""
+    if loss.dim():
+        message = f"loss() gives a tensor of shape {tuple(loss.shape)}, not one number"
+        raise TrainingError(message, hint="the mean over the batch: .mean()")
+
+
 def require_names(names: Sequence[str], *, main: str) -> None:
-    """Raise TrainingError where no figure is the main one, or one would stand in the loss's place."""
-    if LOSS in names:
-        message = f"figures() gives a figure `{LOSS}`, which is the name of loss()'s own mean"
-        raise TrainingError(message, hint="another name for that figure")
+    """Raise TrainingError where no figure is the main one, or one would stand in another's place."""
+    for name in names:
+        if not isinstance(name, str):
+            message = f"figures() gives a figure named {name!r}, which is no text"
+            raise TrainingError(message, hint=f'"class_{name}", say')
+        if name in TAKEN:
+            message = f"figures() gives a figure `{name}`, a name that {TAKEN[name]} has"
+            raise TrainingError(message, hint="another name for that figure")
     if main not in (LOSS, *names):
         near = [*difflib.get_close_matches(main, names, n=1), *names, LOSS]
         message = f"main={main!r} names no figure: figures() gives {', '.join(names) or 'none'}"

@@ -107,6 +107,11 @@ class Task(ABC, Generic[OptionsT, B]):
         """Raise TrainingError where `--find-batch` would try no GPU, or several."""
         require_one_gpu(self.device.type, self.ranks.world.size)
 
+    @property
+    def batch_flag(self) -> str:
+        """The option that says how large a step is, as it is typed."""
+        return f"--{self.batch_option.replace('_', '-')}"
+
     @abstractmethod
     def prepare(self) -> None:
         """Open the data; raises TrainingError where it is not what the program takes."""
@@ -161,7 +166,10 @@ class Task(ABC, Generic[OptionsT, B]):
         """Give what a resumed training has to agree in, beside the options: the data's sizes."""
 
     def rate(self, position: Position) -> float:
-        """Give the learning rate of the step that begins at this position."""
+        """Give the learning rate of the step that begins at this position.
+
+        It is that of the optimizer's group with the largest `lr`; other groups keep their ratio to it.
+        """
         return self.schedule.rate(position.step)
 
     def begin(self, network: nn.Module, position: Position) -> None:
@@ -171,6 +179,7 @@ class Task(ABC, Generic[OptionsT, B]):
     def batches(self, position: Position) -> Iterator[Part[B]]:
         """Yield this rank's part of each global batch that is left of the epoch, or `num_parts`.
 
+        They are as many as `num_batches` says, less `position.batch`.
         Its tensors may lie in memory, pinned: `run` copies them, one part ahead.
         """
 

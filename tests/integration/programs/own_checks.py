@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from safetensors.torch import load_file
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from trainer.common.errors import TrainingError
 from trainer.common.options import parse_options
+from trainer.common.position import Position
 from trainer.common.preemption import Notice
 from trainer.common.program import RanksOf
 from trainer.common.rundir import RunDir
@@ -73,7 +74,9 @@ def described(**given: Any) -> own.Own:
     return own.Own(**usual | given)
 
 
-def trained(own_: own.Own, *arguments: str) -> Mapping[str, Any]:
+def trained(
+    own_: own.Own, *arguments: str, kind: type[own.OwnTask] = own.OwnTask
+) -> Mapping[str, Any]:
     """Train in the working folder; gives its summary and its losses, or what is said of it."""
     given = ("--batch-size", "8", "--epochs", "1", "--device", "cpu", "--log-every", "1")
     given += ("--checkpoint-dir", "checkpoints")
@@ -90,7 +93,7 @@ def trained(own_: own.Own, *arguments: str) -> Mapping[str, Any]:
             contextlib.redirect_stdout(io.StringIO()),
             contextlib.redirect_stderr(io.StringIO()),
         ):
-            run(own.OwnTask(options, ranks, own_))
+            run(kind(options, ranks, own_))
     except TrainingError as error:
         return {"said": str(error)}
     lines = [json.loads(line) for line in ranks.run_dir.metrics.read_text().splitlines()]
@@ -157,10 +160,23 @@ def figures() -> object:
         loss = nn.functional.mse_loss(outputs, targets)
         return loss if torch.is_grad_enabled() else loss / 0
 
+    def by_number(outputs: Tensor, targets: Tensor) -> dict[Any, Tensor]:
+        return close(outputs, targets) | {7: outputs[:, 0]}
+
+    def as_step(outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
+        return close(outputs, targets) | {"step": outputs[:, 0]}
+
+    def row(outputs: Tensor, targets: Tensor) -> Tensor:
+        return nn.functional.mse_loss(outputs, targets).reshape(1)
+
     wrong: dict[str, dict[str, Any]] = {
         "main": {"main": "closs"},
         "no main": {"figures": lambda *_: {}},
         "named loss": {"figures": as_loss},
+        "named step": {"figures": as_step},
+        "named 7": {"figures": by_number},
+        "a loss of one row": {"loss": row},
+        "a loss that learns": {"loss": nn.Sequential(nn.Linear(1, 1), nn.MSELoss())},
         "a mean": {"figures": mean},
         "a number": {"figures": number},
         "undefined": {"figures": undefined},
@@ -226,7 +242,75 @@ def averaged() -> object:
     }
 
 
-CHECKS: Sequence[Callable[[], object]] = (convolved, figures, accumulated, averaged)
+class Indexed(nn.Module):
+    """A network with an index, a mask that turns, and a parameter that is seen as complex numbers."""
+
+    index: Tensor
+    is_new: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = flat()
+        self.register_buffer("index", torch.arange(169))
+        self.register_buffer("is_new", torch.tensor(data=True))
+        self.filter = nn.Parameter(torch.ones(1, 3, 1, 2))
+
+    def forward(self, cubes: Tensor) -> Tensor:
+        """Compute the outputs."""
+        self.is_new.fill_(value=False)
+        return self.layers(cubes) * torch.view_as_complex(self.filter).abs().mean()
+
+
+def odd_buffers() -> object:
+    """What a moving average makes of buffers that have no mean."""
+    result = trained(described(build=Indexed), "--ema", "0.9")
+    kept = load_file("outputs/model/cubes.safetensors")
+    return {
+        "index": kept["index"].tolist() == list(range(169)),
+        "is_new": kept["is_new"].item(),
+        "steps": result["summary"]["steps"],
+    }
+
+
+class Odd(own.OwnTask):
+    """A task that says other things than own.main's."""
+
+    said: ClassVar[int] = 6
+    made: ClassVar[list[torch.optim.Optimizer]] = []
+
+    @property
+    def num_batches(self) -> int:
+        """Batches of an epoch, as the task says."""
+        return self.said
+
+    def optimizer(
+        self, part: nn.Module, scaler: torch.amp.GradScaler | None
+    ) -> torch.optim.Optimizer:
+        """Make one whose weight learns at a tenth of the bias's rate."""
+        weight, bias = part.parameters()
+        groups = [{"params": [weight], "lr": 0.1}, {"params": [bias], "lr": 1.0}]
+        self.made.append(torch.optim.SGD(groups))
+        return self.made[-1]
+
+    def rate(self, position: Position) -> float:
+        """Give the rate of every step."""
+        return 0.25
+
+
+def tasks() -> object:
+    """What comes of a task whose epochs have another number of batches than it says, and of its groups' rates."""
+    found: dict[str, object] = {}
+    for name, number in {"none": 0, "more": 5, "fewer": 7, "right": 6}.items():
+        Odd.said = number
+        result = trained(described(), kind=Odd)
+        found[name] = result.get("said") or result["summary"]["steps"]
+        clear()
+    return {**found, "rates": [group["lr"] for group in Odd.made[-1].param_groups]}
+
+
+CHECKS: Sequence[Callable[[], object]] = (
+    *(convolved, figures, accumulated, averaged, odd_buffers, tasks),
+)
 
 
 def main(_argv: Sequence[str]) -> None:
