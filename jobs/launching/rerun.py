@@ -108,7 +108,11 @@ def resume_point(status: RunStatus, checkpoints: Sequence[Checkpoint]) -> Resume
         raise LaunchError(message, hint=f"launch wait {status.id}, or launch cancel {status.id}")
     if not checkpoints:
         message = f"{status.id} has no complete checkpoint to resume from"
-        raise LaunchError(message, hint=f"launch rerun {status.id} starts from scratch")
+        hint = (
+            f"launch rerun {status.id} starts from scratch; a checkpoint of your own format needs a "
+            "manifest.json beside it (docs/run-directory.md)"
+        )
+        raise LaunchError(message, hint=hint)
     return ResumePoint(run=status.id, step=checkpoints[0].step)
 
 

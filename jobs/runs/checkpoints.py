@@ -51,6 +51,11 @@ def whole_checkpoints(run_dir: Path) -> list[Checkpoint]:
     return sorted(found, key=lambda each: (each.step, each.saved or "", each.name), reverse=True)
 
 
+def has_files(run_dir: Path) -> bool:
+    """Tell whether a run has left anything among its checkpoints, whole or not."""
+    return any((run_dir / FOLDER).glob("*"))
+
+
 def checkpoint_of(name: str, manifest: bytes, size: int) -> Checkpoint | None:
     """Read a checkpoint's manifest; None where it was cut off. `size` is of all files."""
     try:

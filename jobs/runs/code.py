@@ -147,7 +147,9 @@ class _Rules:
         lines: list[str] = []
         for name in IGNORE_FILES:
             try:
-                lines += (folder / name).read_text(encoding="utf-8", errors="replace").splitlines()
+                lines += (
+                    (folder / name).read_text(encoding="utf-8-sig", errors="replace").splitlines()
+                )
             except OSError:
                 continue
         if not lines:

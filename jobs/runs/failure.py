@@ -41,7 +41,7 @@ OUT_OF_MEMORY = re.compile(r"^(\S*\.)?(MemoryError|OutOfMemoryError)\b|out of me
 ELSEWHERE = re.compile(
     r"^ConnectionRefusedError\b"
     r"|^(subprocess|socket|ssl|http|urllib3?|requests|httpx|aiohttp|azure|botocore|redis|psycopg2?"
-    r"|pymongo|paramiko|concurrent\.futures)\."
+    r"|pymongo|paramiko|concurrent\.futures|mlflow|wandb|huggingface_hub)\."
 )
 UNSEEN_CPU = 0.3  # neither busy nor idle
 LONGEST_MESSAGE, LONGEST_TRACEBACK = 3000, 64 << 10  # characters; a rank keeps to less by itself
@@ -113,12 +113,22 @@ class RankReport(Struct, frozen=True, kw_only=True):
         return end_s
 
     @property
+    def last_traceback(self) -> str | None:
+        """The traceback that ended the rank; None where it went on for long, and wrote other lines, after it."""
+        end_s = self.exited_s or self.ended_s
+        if self.traceback is None or self.traceback_s is None or end_s is None:
+            return self.traceback
+        is_old = end_s - self.traceback_s >= TEARDOWN_S
+        was_handled = is_old and _last_line(self.traceback) not in self.last_lines
+        return None if was_handled else self.traceback
+
+    @property
     def is_about_a_peer(self) -> bool:
         """Tell if the rank seems to have died of another one's death."""
-        text = self.traceback or self.last_lines
+        text = self.last_traceback or self.last_lines
         # A signal after it was told to stop was ours, and says nothing of why it had failed.
         is_own_end = self.signal in (None, signal.SIGABRT) or self.stopped_s is not None
-        is_about_others = ELSEWHERE.match(_last_line(self.traceback)) is not None
+        is_about_others = ELSEWHERE.match(_last_line(self.last_traceback)) is not None
         return is_own_end and not is_about_others and bool(PEER_LOSS.search(text))
 
     @property
@@ -191,19 +201,24 @@ def _whose_loss(report: RankReport) -> int | None:
 def _lost_by_all_others(reports: Sequence[RankReport]) -> RankError | None:
     """Find the one rank that complains of no peer while all others do, if it was on its way out.
 
-    mpirun ends the others as soon as one has ended, also the guilty one that is slower to leave.
+    mpirun ends the others as soon as one has ended, also the guilty one that is slower to leave. A single
+    witness is quoted: what it lost may be no rank.
     """
     silent = [each for each in reports if not (each.has_failed and each.is_about_a_peer)]
     if len(silent) != 1 or len(reports) < 2 or silent[0].stopped_s is None:
         return None
-    if silent[0].traceback or (silent[0].exit_code and SAID.search(silent[0].last_lines)):
+    if silent[0].last_traceback or (silent[0].exit_code and SAID.search(silent[0].last_lines)):
         return describe(silent[0])
+    who, traceback = "all of them", None
+    if len(reports) == 2:
+        witness = describe(next(each for each in reports if each is not silent[0]))
+        who, traceback = f"rank {witness.rank} ({witness.message})", witness.traceback
     return RankError(
         rank=silent[0].rank,
         host=silent[0].host,
         cause="left the others",
-        message="all of them lost it; it was ended before it left by itself",
-        traceback=None,
+        message=f"{who} lost it; it was ended before it left by itself",
+        traceback=traceback,
         exit_code=1,
     )
 
@@ -251,6 +266,7 @@ def last_words(report: RankReport) -> str:
 
 def describe(report: RankReport) -> RankError:
     """Say how a rank failed."""
+    report = structs.replace(report, traceback=report.last_traceback)
     if report.stopped_s is not None and report.traceback and report.signal is not None:
         # It was on its way out with a traceback when it was told to stop.
         report = structs.replace(report, exit_code=1, signal=None)

@@ -38,6 +38,18 @@ class Metric(Struct, frozen=True):
     goal: Goal | None = None
 
 
+class _Loose(Struct, frozen=True):
+    """A line as other libraries write it: a split of null, a goal in words of their own."""
+
+    name: str
+    value: float | None
+    step: float | None = None
+    epoch: float | None = None
+    split: str | None = None
+    goal: str | None = None
+
+
+_GOALS: dict[str | None, Goal] = {"maximize": "max", "minimize": "min"}
 _LINES = msgspec.json.Decoder(prepared(Metric))
 
 
@@ -152,4 +164,16 @@ def _parse(line: bytes) -> Metric | None:
     try:
         return parse_figures(line, Metric)
     except msgspec.MsgspecError:
+        pass
+    try:
+        told = parse_figures(line, prepared(_Loose))
+    except msgspec.MsgspecError:
         return None
+    return Metric(
+        name=told.name,
+        value=told.value,
+        step=told.step,
+        epoch=told.epoch,
+        split=told.split or "",
+        goal=_GOALS.get(told.goal),
+    )

@@ -19,7 +19,7 @@ from jobs.engines.local.rendezvous import Rendezvous
 from jobs.engines.local.wakeup import Interrupted, Wakeup
 from jobs.host.gpus import VISIBLE, count_gpus, visible_gpus
 from jobs.host.processes import MARK
-from jobs.runs.checkpoints import whole_checkpoints
+from jobs.runs.checkpoints import has_files, whole_checkpoints
 from jobs.runs.failure import (
     HANG_EXIT_CODE,
     LONGEST_MESSAGE,
@@ -222,7 +222,11 @@ class AttemptRunner:
 
     def _newest_checkpoint(self) -> str:
         found = whole_checkpoints(self._run_dir)
-        return f"newest checkpoint: step {found[0].step}" if found else "it left no checkpoint"
+        if found:
+            return f"newest checkpoint: step {found[0].step}"
+        if has_files(self._run_dir):
+            return "it left files in checkpoints/, and none is a manifest.json"
+        return "it left no checkpoint"
 
     def _failed(self, error: RankError) -> Outcome:
         return Outcome(

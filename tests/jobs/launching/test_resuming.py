@@ -49,7 +49,8 @@ def test_run_without_a_whole_checkpoint_cannot_be_resumed(launching: Launching) 
     assert (typed.code, FakeEngine.submitted) == (2, [])
     assert typed.err == (
         f"error: {run} has no complete checkpoint to resume from\n\n"
-        f"hint: launch rerun {run} starts from scratch\n"
+        f"hint: launch rerun {run} starts from scratch; a checkpoint of your own format needs a "
+        "manifest.json beside it (docs/run-directory.md)\n"
     )
 
 

@@ -51,6 +51,10 @@ def test_ignore_files_are_honoured_at_every_depth(source: Path, tmp_path: Path) 
             "data/big": "",
             "data/keep.txt": "",
             "notebooks/n": "",
+            # A byte order mark and line ends of Windows, as git reads them.
+            "windows/.gitignore": "\ufeffdata/\r\n*.pem\r\n",
+            "windows/data/x.bin": "",
+            "windows/key.pem": "",
             "inner/.gitignore": "!b.log\nlocal\n",
             "inner/b.log": "",
             "inner/local": "",
@@ -68,6 +72,7 @@ def test_ignore_files_are_honoured_at_every_depth(source: Path, tmp_path: Path) 
         "inner/build/x",
         "local",
         "train.py",
+        "windows/.gitignore",
     ]
 
 

@@ -135,6 +135,41 @@ def test_rank_that_all_others_lost_is_named_though_it_was_ended_before_it_left()
     )
 
 
+def test_the_only_witness_of_a_loss_is_quoted() -> None:
+    """What it lost may be no rank: rank 1 was well."""
+    lost = OWN.replace("ValueError: boom", "BrokenPipeError: [Errno 32] Broken pipe")
+    witness = ended(0, 2.0, exit_code=1, traceback=lost, traceback_s=2.0)
+    other = ended(1, 2.5, signal=signal.SIGTERM, stopped_s=2.1)
+    error = root_cause([witness, other], stopped_s=None)
+    assert error is not None
+    assert (error.rank, error.traceback) == (1, lost)
+    assert error.message == (
+        "rank 0 (BrokenPipeError: [Errno 32] Broken pipe (train.py:7)) lost it; "
+        "it was ended before it left by itself"
+    )
+
+
+def test_a_tracker_that_cannot_be_reached_is_the_ranks_own_failure() -> None:
+    lost = OWN.replace("ValueError: boom", "mlflow.exceptions.MlflowException: Connection refused")
+    found = cause_of(
+        ended(0, 2.0, exit_code=1, traceback=lost, traceback_s=2.0),
+        ended(1, 2.5, signal=signal.SIGTERM, stopped_s=2.1),
+        stopped_s=2.1,
+    )
+    assert found[:2] == (0, "uncaught exception")
+
+
+def test_a_traceback_that_was_handled_long_before_the_end_is_no_cause() -> None:
+    known = {"traceback": OWN, "traceback_s": 10.0, "exit_code": 1}
+    lines = "step 7\nerror: the validation set is empty\n"
+    handled = ended(0, 7200.0, **known, last_lines=lines)
+    assert cause_of(handled) == (0, "exit code 1", "the validation set is empty")
+    assert describe(handled).traceback is None
+    # Its last words are in its last lines: taking everything apart took that long.
+    slow = ended(0, 7200.0, **known, last_lines=f"{OWN}\n")
+    assert cause_of(slow) == (0, "uncaught exception", "ValueError: boom (train.py:7)")
+
+
 def test_rank_that_was_ended_on_its_way_out_keeps_the_exit_code_of_its_traceback() -> None:
     told = {"stopped_s": 3.0, "signal": signal.SIGTERM}
     error = root_cause([ended(0, 3.5, traceback=OWN, traceback_s=1.0, **told)], stopped_s=3.0)

@@ -123,9 +123,9 @@ def test_lines_of_any_script_are_read(tmp_path):
     ]
     (tmp_path / "metrics.jsonl").write_text("\n".join(lines))
     ppl, bleu = read_curves(tmp_path / "metrics.jsonl")
-    assert (ppl.label, ppl.axis, ppl.at, ppl.goal) == ("ppl", "step", [1, 2, 3, 5], None)
-    assert [None if math.isnan(each) else each for each in ppl.values] == [9, None, None, 7.5]
-    assert ppl.last == (5, 7.5)
+    assert (ppl.label, ppl.axis, ppl.at, ppl.goal) == ("ppl", "step", [1, 2, 3, 5, 6], None)
+    assert [None if math.isnan(each) else each for each in ppl.values] == [9, None, None, 7.5, 1]
+    assert ppl.last == (6, 1)
     assert bleu == Curve(split="val", name="bleu", at=[1], values=[1], goal="max")
 
 
@@ -147,3 +147,24 @@ def test_a_metric_of_a_program_is_declared_where_it_is_written(tmp_path):
     (tmp_path / "metrics.jsonl").write_text(json.dumps(line))
     (figure,) = figures_of(read_curves(tmp_path / "metrics.jsonl"))
     assert (figure.label, figure.goal, figure.last) == ("val wer", "min", 0.2)
+
+
+def test_a_line_with_a_split_of_null_or_a_goal_in_other_words_is_read(tmp_path: Path) -> None:
+    """As pandas and Optuna write them."""
+    line = {
+        "name": "rmse",
+        "value": 1.0,
+        "step": 1,
+        "epoch": None,
+        "split": None,
+        "goal": "minimize",
+    }
+    lines = [line, {**line, "step": 2, "value": 0.5, "goal": "any"}, {**line, "name": None}]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
+    (curve,) = read_curves(tmp_path / "metrics.jsonl")
+    assert (curve.label, curve.at, curve.values, curve.goal) == (
+        "rmse",
+        [1.0, 2.0],
+        [1.0, 0.5],
+        "min",
+    )

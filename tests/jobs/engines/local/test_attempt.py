@@ -272,6 +272,19 @@ def test_ranks_that_leave_wait_for_the_one_that_writes_the_checkpoint(
     assert attempted.ended() == [(2.0 + CHECKPOINT_GRACE_S, f"stop {SERVER_GRACE_S:g}")]
 
 
+def test_files_among_the_checkpoints_without_a_manifest_are_told(attempted: Attempted) -> None:
+    attempted.gang.ends(0, 3.0, exit_code=75)
+    attempted.gang.ends(1, 3.0, exit_code=75)
+    folder = attempted.run_dir / "checkpoints"
+    folder.mkdir(parents=True)
+    (folder / "last.ckpt").touch()
+    reason = attempted.run().reason
+    assert reason == (
+        "rank 0 checkpointed and left (exit code 75); "
+        "it left files in checkpoints/, and none is a manifest.json"
+    )
+
+
 def test_checkpoint_that_takes_too_long_is_cut_off(attempted: Attempted) -> None:
     attempted.gang.ends(0, 3.0, **LEFT)
     assert attempted.run().state is RunState.PREEMPTED
