@@ -149,7 +149,7 @@ def test_a_metric_of_a_program_is_declared_where_it_is_written(tmp_path):
     assert (figure.label, figure.goal, figure.last) == ("val wer", "min", 0.2)
 
 
-def test_a_line_with_a_split_of_null_or_a_goal_in_other_words_is_read(tmp_path: Path) -> None:
+def test_a_line_with_a_split_of_null_or_a_goal_in_other_words_is_read(tmp_path):
     """As pandas and Optuna write them."""
     line = {
         "name": "rmse",
