@@ -20,7 +20,7 @@ from jobs.host import console
 from jobs.host.files import write_file
 from jobs.host.parallel import parallel
 from jobs.host.private import make_folder
-from jobs.host.untrusted import TooLong, parse_json, read_bounded
+from jobs.host.untrusted import TooLong, is_file_name, parse_json, read_bounded
 from jobs.rank.places import HISTORY, MOST_BYTES, PROGRESS
 from jobs.runs.checkpoints import MANIFEST, Checkpoint, checkpoint_of
 from jobs.runs.failure import PREEMPTED_EXIT_CODE, RankReport, root_cause
@@ -194,7 +194,9 @@ def _folders(blobs: BlobStore, run: str) -> dict[str, dict[str, Blob]]:
     prefix = checkpoints_prefix(run)
     found: dict[str, dict[str, Blob]] = {}
     for blob in blobs.list(prefix):
-        place = _FOLDER.fullmatch(blob.name.removeprefix(prefix))
-        if place is not None:
+        name = blob.name.removeprefix(prefix)
+        place = _FOLDER.fullmatch(name)
+        # What a URL's `..` leads to is none of the run's.
+        if place is not None and is_file_name(name, is_windows=False):
             found.setdefault(place[1], {})[place[2]] = blob
     return found

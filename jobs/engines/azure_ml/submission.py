@@ -47,6 +47,8 @@ from jobs.engines.azure_ml.request import job_request, read_request
 from jobs.engines.azure_ml.sender import Sender
 from jobs.host import console
 from jobs.host.units import now
+from jobs.host.untrusted import is_file_name
+from jobs.runs.checkpoints import MANIFEST
 from jobs.runs.cloud_folder import workspace_folder
 from jobs.runs.code import snapshot
 from jobs.runs.record import make_record
@@ -313,15 +315,17 @@ class Submission:
 def _hand_on_checkpoints(store: BlobStore, resume: ResumePoint, run: str) -> None:
     """Copy another run's whole checkpoints inside the blob store; what makes each whole comes last."""
     source, target = checkpoints_prefix(resume.run), checkpoints_prefix(run)
-    blobs = list(store.list(source))
-    manifests = {each.name for each in blobs if each.name.endswith("/manifest.json")}
-    whole = {name.rpartition("/")[0] for name in manifests}
-    chosen = [each for each in blobs if "/".join(each.name.split("/")[:3]) in whole]
+    names = {each.name.removeprefix(source): each for each in store.list(source)}
+    # A URL's `..` would lead the copy out of the run.
+    blobs = {name: each for name, each in names.items() if is_file_name(name, is_windows=False)}
+    # What lies deeper is a file like any other, whatever its name.
+    manifests = {name for name in blobs if name.count("/") == 1 and name.endswith(f"/{MANIFEST}")}
+    whole = {name.partition("/")[0] for name in manifests}
     for is_manifest in (False, True):
         copies = [
-            Copy(source=each.name, name=target + each.name[len(source) :], bytes=each.bytes)
-            for each in chosen
-            if (each.name in manifests) == is_manifest
+            Copy(source=each.name, name=target + name, bytes=each.bytes)
+            for name, each in blobs.items()
+            if name.partition("/")[0] in whole and (name in manifests) == is_manifest
         ]
         made = 0
 

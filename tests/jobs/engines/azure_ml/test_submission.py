@@ -10,6 +10,7 @@ import pytest
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import ResumePoint
 from jobs.engines.azure_ml.refusals import CloudRefusal, explain
+from jobs.engines.azure_ml.results import cloud_checkpoints
 from jobs.engines.azure_ml.sender import Sender
 from jobs.engines.azure_ml.submission import Submission, _hand_on_checkpoints
 from tests.fakes.blob_store import MemoryStore
@@ -67,3 +68,19 @@ def test_whole_checkpoints_of_another_run_are_handed_on_and_each_is_whole_last()
     store.most_copies = 1
     with pytest.raises(EnvironmentFailure, match="the checkpoints of old could not be copied to x"):
         _hand_on_checkpoints(sent, ResumePoint(run="old", step=2), "x")
+
+
+def test_folders_of_a_checkpoint_are_handed_on_before_it_is_whole_and_no_name_leads_out() -> None:
+    store = MemoryStore()
+    given = ["manifest.json", "global_step/manifest.json", "global_step/rank_00.pt"]
+    odd = ["../../other/x", "global_step//x", "global_step/./x"]
+    for name in [*given, *odd]:
+        store.blobs[f"checkpoints/old/checkpoint-500/{name}"] = b'{"step": 500}'
+    store.blobs["checkpoints/old/half/global_step/manifest.json"] = b'{"step": 500}'
+    store.blobs["checkpoints/old/../manifest.json"] = b'{"step": 500}'
+    sent: Any = store
+    assert [each.name for each in cloud_checkpoints(sent, "old")] == ["checkpoint-500"]
+    _hand_on_checkpoints(sent, ResumePoint(run="old", step=500), "new")
+    assert store.copied == [
+        f"checkpoints/new/checkpoint-500/{name}" for name in [*sorted(given[1:]), given[0]]
+    ]
