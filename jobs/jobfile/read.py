@@ -24,6 +24,7 @@ from jobs.jobfile.yaml_tree import (
     brief,
     parse_override,
     parse_yaml,
+    with_joined_surrogates,
     with_override,
 )
 
@@ -180,6 +181,8 @@ def read_tree(path: Path, name: str) -> Node:
     if len(content) > MOST_BYTES:
         message = f"the job file `{name}` has more than {MOST_BYTES >> 20} MB"
         raise LaunchError(message, hint="is it a job file? put data into other files")
+    if path.suffix == ".json":
+        text = with_joined_surrogates(text)
     return parse_yaml(text, name if path.parent != CATALOG else f"catalog/{path.name}")
 
 

@@ -26,6 +26,11 @@ _UNGIVABLE = re.compile(r"[\0\ud800-\udfff]")
 _INTEGER = re.compile(r"[-+]?[0-9]+")
 _OCTAL_OR_HEX = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+# Matches at any quote, closed or not: each character is looked at once.
+_JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"?', re.DOTALL)
+_ESCAPE = re.compile(
+    r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})|\\.", re.IGNORECASE | re.DOTALL
+)
 _WORDS: dict[str, Scalar] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -72,9 +77,9 @@ def parse_yaml(text: str, name: str, *, is_one_place: bool = False) -> Node:
         mark = error.problem_mark
         where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
         message = f"{where}: {error.problem or error.context}"
-        line = text.split("\n")[mark.line : mark.line + 1] if mark else []
-        is_filled = any("${" in each for each in line)
-        raise LaunchError(message, hint=_yaml_hint(error.problem, is_filled)) from None
+        line = "".join(text.split("\n")[mark.line : mark.line + 1]) if mark else ""
+        at = line[mark.column : mark.column + 1] if mark else ""
+        raise LaunchError(message, hint=_yaml_hint(error.problem or "", line, at)) from None
     except yaml.YAMLError as error:
         message = f"{name}: {str(error).splitlines()[0]}"
         raise LaunchError(
@@ -84,6 +89,21 @@ def parse_yaml(text: str, name: str, *, is_one_place: bool = False) -> Node:
         message = f"{name} is empty"
         raise LaunchError(message, hint="the catalog's files are examples: launch plan digits")
     return root
+
+
+def with_joined_surrogates(json: str) -> str:
+    """Write the pairs of escapes that JSON has for one character as the one escape that YAML has.
+
+    Blanks behind the string keep what follows in its place.
+    """
+
+    def joined(pair: re.Match[str]) -> str:
+        if pair[1] is None:
+            return pair[0]
+        high, low = int(pair[1], 16), int(pair[2], 16)
+        return f"\\U{0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00):08x}"
+
+    return _JSON_STRING.sub(lambda each: _ESCAPE.sub(joined, each[0]).ljust(len(each[0])), json)
 
 
 def parse_override(assignment: str, option: str | None = None) -> tuple[list[str], Node]:
@@ -290,11 +310,14 @@ def _tag(tag: str) -> str:
     return tag.replace("tag:yaml.org,2002:", "!!", 1)
 
 
-def _yaml_hint(problem: str | None, is_filled: bool) -> str:
-    if problem and "tab" in problem:
+def _yaml_hint(problem: str, line: str, at: str) -> str:
+    """Say what to do about a problem in a line, at its character `at`."""
+    if "tab" in problem or at == "\t":
         return "indent with spaces"
-    if problem and "mapping values" in problem:
+    if "Unicode character escape" in problem:
+        return "write the character itself, as UTF-8"
+    if "mapping values" in problem:
         return "quote a value that contains `: `"
-    if is_filled:
+    if "${" in line:
         return 'quote a placeholder that stands in brackets: `"${inputs.words}"`'
     return "close every quote and bracket; quote a text that begins with a sign"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -108,34 +109,79 @@ def _script_notes(job: JobFile, spec: JobSpec) -> tuple[str, ...]:
 def measure_code(plan: Plan, engine: Engine) -> Snapshot | None:
     """Give how much code travels with a job, and what of it stays here; None without code.
 
-    Raises NotFound where the code is not there, LaunchError where its requirements stay here.
+    Raises NotFound where the code is not there, LaunchError where its program or requirements stay here.
     """
     from jobs.runs.code import measure
 
     spec = plan.spec
     if spec.code is None:
         return None
-    if spec.requirements:
-        _require_travelling(Path(spec.code), spec.requirements, engine)
+    _require_travelling(Path(spec.code), spec, engine)
     exclude = (engine.store.workspace, *spec.pushed_paths)
     return measure(Path(spec.code), only=spec.code_only, exclude=exclude)
 
 
-def _require_travelling(code: Path, requirements: str, engine: Engine) -> None:
-    """Refuse requirements that an ignore file keeps from the nodes, and from a rerun."""
-    from jobs.jobfile.requirements import fingerprint
+def _require_travelling(code: Path, spec: JobSpec, engine: Engine) -> None:
+    """Refuse a program or requirements that an ignore file keeps from the nodes, and from a rerun."""
     from jobs.runs.code import travelling
 
-    names = {each.name for each in travelling(code, (), (engine.store.workspace,))}
-    needed = [each.rpartition(" ")[0] for each in fingerprint(code, requirements)]
-    if left := [name for name in needed if name not in names]:
-        message = (
-            f"`{left[0]}`, which `requirements` need, does not travel: an ignore file names it"
-        )
-        folders = [f"!{each.as_posix()}/" for each in reversed(Path(left[0]).parents[:-1])]
-        rules = shlex.join([*folders, f"!{left[0]}"])
-        file = shlex.quote(str(code / ".launchignore"))
-        raise LaunchError(message, hint=f"printf '%s\\n' {rules} >> {file}")
+    needed = _needed(code, spec)
+    if not needed:
+        return
+    for entry in travelling(code, (), (engine.store.workspace,)):
+        needed.pop(entry.name, None)
+        if not needed:  # mostly at once: the files beside a script come first
+            return
+    name, by = next(iter(needed.items()))
+    message = f"`{name}`, which {by}, does not travel: an ignore file names it"
+    raise LaunchError(message, hint=_travel_hint(code, name))
+
+
+def _needed(code: Path, spec: JobSpec) -> dict[str, str]:
+    """List the files without which the job cannot run, and what needs each."""
+    needed: dict[str, str] = {}
+    if spec.requirements:
+        from jobs.jobfile.requirements import fingerprint
+
+        found = fingerprint(code, spec.requirements)
+        needed = {each.rpartition(" ")[0]: "`requirements` need" for each in found}
+    if not spec.code_only:  # Trainyard's own programs
+        needed |= dict.fromkeys(_programs(code, spec.command), "the job runs")
+    return needed
+
+
+def _programs(code: Path, command: Sequence[str]) -> Iterator[str]:
+    """Find the files of the code that a command runs, whichever program starts them."""
+    modules = [name.replace(".", "/") for flag, name in pairwise(command) if flag == "-m"]
+    words = [each for each in command if each.endswith((".py", ".ipynb", ".sh"))]
+    # Without a slash the first is looked for on the PATH.
+    words += [each for each in command[:1] if "/" in each]
+    of_modules = [f"{each}{end}" for each in modules for end in (".py", "/__main__.py")]
+    root = code.resolve()
+    for place in (*words, *of_modules):
+        try:
+            path = (root / place).resolve()
+            is_there = path.is_file()
+        except (OSError, RuntimeError):  # too long a word, or a link round in a circle
+            continue
+        if is_there and path.is_relative_to(root):
+            yield path.relative_to(root).as_posix()
+
+
+def _travel_hint(code: Path, name: str) -> str:
+    """Give the commands that let a file travel, whichever ignore file on the way names it."""
+    from jobs.runs.code import IGNORE_FILES
+
+    commands: list[str] = []
+    for folder in reversed(Path(name).parents):
+        if folder.parts and not any((code / folder / each).exists() for each in IGNORE_FILES):
+            continue
+        inner = Path(name).relative_to(folder)
+        folders = [f"!{each.as_posix()}/" for each in reversed(inner.parents[:-1])]
+        rules = shlex.join([*folders, f"!{inner.as_posix()}"])
+        file = shlex.quote(str(code / folder / ".launchignore"))
+        commands.append(f"printf '%s\\n' {rules} >> {file}")
+    return " && ".join(commands)
 
 
 def missing_notes(spec: JobSpec, engine: Engine, folders: Sequence[Path]) -> tuple[str, ...]:

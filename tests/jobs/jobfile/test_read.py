@@ -1,5 +1,6 @@
 """Reading job files: what is right, and every mistake with its place."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -104,6 +105,23 @@ def test_json_with_an_editors_schema_key_is_a_job_file_too(folder):
         '{"$schema": "job-1.json", "name": "a", "image": "b", "command": ["c"]}'
     )
     assert load_job("job.json").job == JobFile(name="a", image="b", command=("c",))
+
+
+def test_json_is_read_as_its_libraries_write_it_and_its_mistakes_have_places(folder):
+    job = {"name": "a", "image": "b", "description": "\U0001f680 \\ é", "command": ["\U0001f680/c"]}
+    read = JobFile(
+        name="a", image="b", description=job["description"], command=tuple(job["command"])
+    )
+    for indent in (None, 2, "\t"):
+        (folder / "job.json").write_text(json.dumps(job, indent=indent).replace("/", "\\/"))
+        assert load_job("job.json").job == read
+    (folder / "job.json").write_text(json.dumps(job | {"comand": 1}))
+    column = len(json.dumps(job)) + 2
+    with pytest.raises(LaunchError, match=rf"^job\.json:1:{column}: .*`comand`"):
+        load_job("job.json")
+    # In YAML the same is a backslash, or no escape at all.
+    (folder / "job.yaml").write_text(HEAD + r"description: \ud83d\ude80" + "\ncommand: [c]\n")
+    assert load_job("job.yaml").job.description == r"\ud83d\ude80"
 
 
 HEAD = "name: a\nimage: b\n"

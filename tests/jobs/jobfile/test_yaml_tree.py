@@ -3,7 +3,13 @@
 import pytest
 
 from jobs.contracts.errors import LaunchError
-from jobs.jobfile.yaml_tree import parse_override, parse_yaml, plain_scalar, with_override
+from jobs.jobfile.yaml_tree import (
+    parse_override,
+    parse_yaml,
+    plain_scalar,
+    with_joined_surrogates,
+    with_override,
+)
 
 
 def plain(node):
@@ -84,6 +90,49 @@ def test_what_is_no_job_is_refused_with_its_place(text, message):
     with pytest.raises(LaunchError) as caught:
         parse_yaml(text, "f")
     assert caught.value.message == message
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "hint"),
+    [
+        ("args:\n\tepochs: 3\n", "2:1", "indent with spaces"),
+        ("\ta: 1\n", "1:1", "indent with spaces"),
+        ("\ufeffa:\r\n\tb: 1\r\n", "2:1", "indent with spaces"),
+        ("a:\n  b: 1\n\tc: 2\n", "3:1", "indent with spaces"),
+        (
+            "a:\t@x\n",
+            "1:4",
+            "close every quote and bracket; quote a text that begins with a sign",
+        ),
+        ('a: "\\ud83d\\ude80"\n', "1:7", "write the character itself, as UTF-8"),
+    ],
+)
+def test_hint_is_about_the_character_at_the_place(text, place, hint):
+    with pytest.raises(LaunchError) as caught:
+        parse_yaml(text, "f")
+    assert caught.value.message.startswith(f"f:{place}: ")
+    assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("text", "joined"),
+    [
+        (
+            r'{"\uD83D\udE80 go": "\\\ud83d\ude80", "b": 1}',
+            r'{"\U0001f680 go"  : "\\\U0001f680"  , "b": 1}',
+        ),
+        (r'["\\ud83d\ude80"]', None),  # a backslash, and half of a pair
+        (r'["\ude80\ud83d", "\ud83d x"]', None),
+        (r'["\\", "\"\/\u00e9"]', None),
+    ],
+)
+def test_surrogate_pairs_of_json_are_one_character_and_move_nothing_behind_them(text, joined):
+    assert with_joined_surrogates(text) == (joined or text)
+
+
+def test_json_that_closes_no_quote_is_looked_at_once():
+    text = '"' + '\\"' * 400_000 + "\\"
+    assert with_joined_surrogates(text) == text
 
 
 def test_an_alias_shares_its_anchors_value_and_counts_in_full():
