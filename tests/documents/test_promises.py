@@ -71,6 +71,16 @@ def test_a_sentence_that_is_gone_or_says_another_figure_is_named(page, row, prob
     assert wrong_in(row, page) == problem
 
 
+def test_texts_of_options_are_read_without_an_import(tmp_path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import tensorflow\n"
+        'class Options:\n    epochs: Annotated[int, "how many"] = 26\n    mode: Literal["a", "b"]\n'
+        'add("--to", default="here", help="a folder")\nArgumentParser(description="Makes it.")\n'
+    )
+    assert set(text_of(str(program)).split("; ")) == {"how many", "a folder", "Makes it."}
+
+
 def test_a_mode_is_read_from_the_function_that_makes_the_file() -> None:
     program = "jobs/host/private.py"
     assert [mode(program, each) for each in ("make_folder", "open_lock")] == ["0700", "0600"]
@@ -110,6 +120,19 @@ def test_a_figure_that_no_row_holds_is_named(page) -> None:
         ("the table knows some 700", True),
         ("one in 50 grey", True),
         ("most of 500 x 375", True),
+        ("holds the rate in 9 of 10 cases", True),
+        ("(113 hostile archives in", True),
+        ("shows twelve validation pictures", True),
+        ("2 to 8 letters of a name", True),
+        ("holds at most half of the disk", True),
+        ("half to twice of it", True),
+        ("of the five surest |", True),
+        ("1,442 train, 355 test", False),
+        ("Money: under 5 USD.", True),
+        ("all under one name", False),
+        ("Ubuntu 24.04 with CUDA, Python", True),
+        ("| `min_nodes` | 0 | 0 |", True),
+        ("| `min_nodes` of all | `max` |", False),
     ],
 )
 def test_a_figure_is_known(text: str, is_one: bool) -> None:

@@ -27,18 +27,22 @@ from tests.documents.promises.units import (
     a,
     an,
     constant,
+    cuda,
     default,
     gib,
     hours,
     least_python,
     lengths,
+    lengths_of,
     mib,
     minutes,
     mode,
     percent,
     spelled,
     weeks,
+    written_in,
 )
+from tests.fakes.forked_launch import CRASHES
 from tools.prove_azure import __main__ as prove
 from tools.prove_azure import report
 from trainer.common import bandwidth
@@ -70,6 +74,19 @@ def _window(alert: str) -> float:
 
 def _limit(alert: str, unit_s: float) -> tuple[float, float]:
     return alerts._ALERTS[alert].threshold, _window(alert) / unit_s
+
+
+def _fewest_nodes() -> list[str]:
+    """Give the fewest nodes of a cluster that the policy allows, by stage: in all the same."""
+    says = next(each.says for each in RULES if each.name == "cluster-scales-to-zero")
+    return re.findall(r"min-nodes: (\d+) \(", says) * len(STAGES)
+
+
+def _cuda_of_images() -> str:
+    """Give the CUDA that the images hold, where the message of a size that it left behind says it."""
+    said = written_in("infra/skus.py", r"the images' CUDA (\d+) cannot use")
+    assert said == (cuda("pytorch").partition(".")[0],)
+    return said[0]
 
 
 def _most(rule: str) -> list[float]:
@@ -136,6 +153,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("less than {} % of the median", percent(bandwidth.SLOW_SHARE)),
         promise("at once | every {} s, a file once", uploads.INTERVAL_S),
         promise("a file once it is at rest for {} s |", uploads.STILL_S),
+        promise("crash points of a submit, {} in `make faults`", spelled(len(CRASHES))),
     ),
     "docs/azure-messages.md": (
         promise("it was tried again {} times", client._RETRIES),
@@ -203,13 +221,18 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
             'beside the stack\'s own: `{cost-center: "42"}`; {}, and {} in a stack', *_tags_left()
         ),
         promise("of its endpoints in it: /{} to /{};", values._WIDEST, values._NARROWEST),
-        promise("default {} (dev),", settings._ADDRESSES["dev"]),
+        promise(
+            "default {} (dev), {}, {} and their lower half",
+            settings._ADDRESSES["dev"],
+            *(settings._ADDRESSES[stage].removesuffix(".0.0/24") for stage in STAGES[1:]),
+        ),
         promise(
             "peered with `vnet-NAME-STACK` ({}, {})",
             settings._ADDRESSES["test"],
             settings._ADDRESSES["prod"],
         ),
         promise("| `max_nodes` at most | {} | {} | {} |", *_most("cluster-max-nodes")),
+        promise("| `min_nodes` | {} | {} | {} |", *_fewest_nodes()),
         promise("| `idle_s` at most | {} | {} | {} |", *_most("cluster-idle-time")),
         promise("| nodes of all clusters together, at most | {} | {} |", *NODES_TOGETHER.values()),
         promise(
@@ -245,6 +268,8 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
             "A deleted vault keeps its name for {} days in dev and test, for {} in prod",
             *(vault._DELETED_DAYS["dev"], vault._DELETED_DAYS["prod"]),
         ),
+        promise("the images' CUDA {} cannot use", _cuda_of_images()),
+        promise("can settle, for under {} USD", prove.LIMIT),
         promise("`launch env check -s prod`: exits {} unless", int(ExitCode.REFUSED)),
     ),
     "docs/clusters.md": (
@@ -262,7 +287,21 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
     ),
     "docs/prove-azure.md": (
         promise("| `--limit USD` | {} where none", prove.LIMIT),
+        promise("- Money: under {} USD.", prove.LIMIT),
+        promise(
+            "one with Python {}, and one",
+            *written_in("tools/prove_azure/jobs/hello.yaml", r"python:([\d.]+)-"),
+        ),
+        promise("`launch` wants {} on nodes", least_python(node_job._MAIN)),
         promise("people are cut to their first {} digits", _digits_shown()),
+    ),
+    "tools/prove_azure/__main__.py": (
+        promise("{} to {} letters and digits of every name", *lengths(values.Prefix)),
+    ),
+    "infra/bootstrap_state.py": (
+        promise(
+            "begins every name: {} of a-z0-9", "{}-{}".format(*lengths_of(bootstrap_state.NAME))
+        ),
     ),
 }
 
@@ -292,6 +331,7 @@ NO_PROMISES: dict[str, tuple[NoPromise, ...]] = {
     "docs/prove-azure.md": (
         NoPromise(r"up to six hours, .*? takes 30 minutes", "an estimate"),
         NoPromise(r"0\.20 USD an hour", "list price"),
+        NoPromise(r"brings Python 3\.8 \(Azure/", "Microsoft's own"),
         NoPromise(r"## Assumptions.*", "written by tools/prove_azure/pages.py"),
     ),
 }

@@ -11,6 +11,7 @@ from jobs.blobs import concurrency
 from jobs.blobs.files import BLOCK_BYTES
 from jobs.contracts.errors import ExitCode
 from jobs.datasets import copy, paths, pull, scan_cache
+from jobs.engines.azure_ml import node_job
 from jobs.engines.local import inputs
 from jobs.host import untrusted
 from jobs.launching.imports import documents, json_text
@@ -21,11 +22,13 @@ from tests.documents.promises.units import (
     days,
     gib,
     hours,
+    least_python,
     mib,
     minutes,
     mode,
     spelled,
     typed,
+    written_in,
 )
 from trainer.common import sharding
 from trainer.data.pack import program as packing
@@ -64,6 +67,16 @@ def _of_name() -> int:
     return length
 
 
+def _of_free() -> str:
+    """Name the part of the free space that a cache takes at most, here and on Azure's nodes."""
+    free = r"shutil\.disk_usage\(cache\)\.free"
+    (part,) = {
+        *written_in("jobs/engines/local/inputs.py", rf"\({free} \+ _taken\(cache\)\) // (\d+)"),
+        *written_in("jobs/rank/streams.py", rf"else {free} // (\d+)"),
+    }
+    return {"2": "half"}[part]
+
+
 PROMISES: dict[str, tuple[Promise, ...]] = {
     "docs/data.md": (
         promise("modified within {} s of being read", scan_cache.RACY_NS / 10**9),
@@ -98,6 +111,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise(
             "({} shards of {} MiB:", int(1.5 * sharding.WINDOW_SHARDS), mib(packing.SHARD_BYTES)
         ),
+        promise("at most {} of the space that was free, or held by the cache already", _of_free()),
         promise("waits up to {} minutes for a store that is away", minutes(store.PATIENCE_S)),
         promise("(`limits: {wall_clock: ...}`) and {} day;", a(days(inputs.SAS_MARGIN_S))),
         promise(
@@ -135,9 +149,14 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
             int(ExitCode.USAGE),
         ),
         promise("was refused, {} if something was", int(ExitCode.REFUSED)),
+        promise("have neither Python {} nor today's CUDA", least_python(node_job._MAIN)),
     ),
     "docs/prepare.md": (
         promise("torchvision publishes its first {} digits in the file's name", _of_name()),
+        promise(
+            "refused by name ({} hostile archives",
+            *written_in("tests/trainer/data/prepare/test_unpack.py", r"assert tried == (\d+)"),
+        ),
     ),
     "launch data --help": (
         promise(

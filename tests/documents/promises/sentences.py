@@ -30,20 +30,24 @@ _COUNTED = (
 _NUMBER = rf"(?:\d[\d,]*(?:\.\d+)?|{_COUNTED})"
 _TIME = r"(?:s|ms|seconds?|minutes?|min|h|hours?|days?|weeks?|months?|years?)"
 _AMOUNT = r"(?:bytes|[kKMGT]i?B|characters|%|levels|values|times|tries)"
-_COUNT = r"(?:(?:hex )?digits|requests|pictures|pixels)"
-_BOUND = r"(?:at (?:most|least)|up to|(?:more|fewer|less|older) than|below|above|below|within)"
+_COUNT = r"(?:\w+ )?(?:digits|letters|requests|pictures|pixels|archives)"
+_BOUND = r"(?:at (?:most|least)|up to|(?:more|fewer|less|older) than|below|above|within)"
+_MOST = r"(?:new|old|fast|slow|large|short|sur)est"
+_SYSTEM = r"(?:Debian|Ubuntu|Python|CUDA)"
 FIGURE = re.compile(
     rf"(?<![\w.@/:-])(?:{_NUMBER}[ -](?:{_TIME}|{_AMOUNT})(?![\w-])"
     # "a second" is mostly another one.
     r"|(?:an?|half an?) (?:minute|hour|day|week|month|year)(?!\w)|(?:once|within|half) a second"
     rf"|{_BOUND} (?!one\b){_NUMBER}(?![\w:/-])|{_NUMBER} (?:at most|or (?:more|newer))(?!\w)"
     rf"|\bdefault \d[\d.]*\b|{_NUMBER}(?: USD)? by default\b|\bby default {_NUMBER}(?![\w-])|\bports? \d\d+\b"
-    r"|\ba (?:half|third|quarter|fifth|tenth) of (?:all|the|its)\b"
+    r"|\ba (?:half|third|quarter|fifth|tenth) of (?:all|the|its)\b|\bat most half\b|\bhalf to twice\b"
     # Counts, shares and sizes; who may read a file. "The first one" and "two pictures" are no counts.
     rf"|(?!one |two ){_NUMBER} {_COUNT}(?!\w)|\b(?:first|last|newest) (?!one\b){_NUMBER}(?![\w-])"
-    rf"|\b(?:one in|some) {_NUMBER}(?![\w-])|{_NUMBER} x {_NUMBER}(?!\w)|0[0-7]{{3}}(?![\w.-]))"
-    # The cell beside an option.
-    rf"|(?<=\| )`--[^|]*` \| \d[\w.-]*(?:, [\w.-]+)* (?=\|)"
+    rf"|(?!one ){_NUMBER} {_MOST}(?!\w)|{_NUMBER} of {_NUMBER} cases|\bunder {_NUMBER} USD"
+    rf"|\b(?:one in|some) {_NUMBER}(?![\w-])|{_NUMBER} x {_NUMBER}(?!\w)|0[0-7]{{3}}(?![\w.-])"
+    rf"|\b{_SYSTEM} \d+(?:\.\d+)*)"
+    # The cell beside an option or a key.
+    rf"|(?<=\| )`[^|`]*`[^|]* \| \d[\w.-]*(?:, [\w.-]+)* (?=\|)"
 )
 
 
@@ -87,7 +91,7 @@ def text_of(page: str) -> str:
 
 
 def pages() -> list[str]:
-    """List what promises something to users: pages, and the help of each verb and of trainers.
+    """List what promises something to users: pages, and the help of each verb and program.
 
     Decisions (docs/adr) are of their day, and benchmarks name their machine and theirs.
     """
@@ -98,15 +102,13 @@ def pages() -> list[str]:
         "examples/*/README.md",
         "docs/images/*.md",
     )
-    files = [path for pattern in patterns for path in PROJECT.glob(pattern)]
-    names = sorted(path.relative_to(PROJECT).as_posix() for path in files)
     return [
-        *(name for name in names if name not in WRITTEN_BY_PROGRAMS),
+        *(name for name in _found(*patterns) if name not in WRITTEN_BY_PROGRAMS),
         *(f"launch {verb} --help" for verb in VERBS),
         *(
-            each.relative_to(PROJECT).as_posix()
-            for each in sorted(PROJECT.glob("trainer/*/*.py"))
-            if _option_texts(each)
+            name
+            for name in _found("trainer/**/*.py", "tools/**/*.py", "infra/*.py")
+            if _option_texts(PROJECT / name)
         ),
     ]
 
@@ -143,6 +145,11 @@ def unheld_figures(
             yield f"{page}: ...{text[max(0, figure.start() - 60) : figure.end() + 40]}..."
 
 
+def _found(*patterns: str) -> list[str]:
+    files = [path for pattern in patterns for path in PROJECT.glob(pattern)]
+    return sorted(path.relative_to(PROJECT).as_posix() for path in files)
+
+
 def _written(figure: object) -> str:
     if isinstance(figure, float) and figure.is_integer():
         figure = int(figure)
@@ -165,10 +172,17 @@ def _helps(command: Any) -> Iterator[str]:
 
 
 def _option_texts(program: Path) -> str:
-    """Join the texts of a program's options (`Annotated[int, "text"]`): most need a framework."""
-    tree = ast.parse(program.read_text(encoding="utf-8"))
-    found = [each.slice for each in ast.walk(tree) if isinstance(each, ast.Subscript)]
-    told = [part for each in found if isinstance(each, ast.Tuple) for part in each.elts]
+    """Join the texts of a program's options: most need a framework, so that none is imported.
+
+    They stand in `Annotated[int, "text"]` or in `help="text"` of a parser.
+    """
+    told: list[ast.expr] = []
+    for each in ast.walk(ast.parse(program.read_text(encoding="utf-8"))):
+        match each:
+            case ast.Subscript(value=ast.Name("Annotated"), slice=ast.Tuple(parts)):
+                told += parts
+            case ast.keyword("help" | "description", text):
+                told.append(text)
     return "; ".join(
         each.value
         for each in told

@@ -13,6 +13,7 @@ from msgspec import Struct, structs
 from typer.main import get_command
 
 from jobs.cli import module_of
+from jobs.images.recipes import bases
 
 PROJECT = Path(__file__).resolve().parents[3]
 _WORDS = (
@@ -152,8 +153,12 @@ def typed(line: str, name: str) -> Any:
 
 def lengths(annotation: Any) -> tuple[int, int]:
     """Count the letters of the shortest and of the longest text that a type with a pattern takes."""
-    pattern = re.compile(annotation.__metadata__[0].pattern)
-    taken = [number for number in range(300) if pattern.search("a" * number)]
+    return lengths_of(re.compile(annotation.__metadata__[0].pattern))
+
+
+def lengths_of(pattern: re.Pattern[str]) -> tuple[int, int]:
+    """Count the letters of the shortest and of the longest text that is all of a pattern."""
+    taken = [number for number in range(300) if pattern.fullmatch("a" * number)]
     return taken[0], taken[-1]
 
 
@@ -163,6 +168,18 @@ def locked(image: str, package: str) -> str:
     found = re.search(rf"^{package}==(\S+)", lock, re.MULTILINE)
     assert found is not None
     return found[1]
+
+
+def base(image: str, name: str) -> str:
+    """Give the tag of an image that an image of ours is built on, by its argument's name."""
+    text = (PROJECT / "images" / image / "Dockerfile").read_text(encoding="utf-8")
+    return bases(text)[name].partition("@")[0].rpartition(":")[2]
+
+
+def cuda(image: str) -> str:
+    """Give the version of CUDA that an image is built on; its parts build and run are of one."""
+    (version,) = {base(image, f"CUDA_{part}_IMAGE").partition("-")[0] for part in ("BASE", "BUILD")}
+    return version.rpartition(".")[0]
 
 
 def least_python(program: str) -> str:

@@ -10,6 +10,14 @@ from PIL import Image
 from trainer.data.pictures.predicted import find_files, tell_classes, tell_rows
 
 
+def test_a_row_names_the_five_surest_classes(tmp_path):
+    Image.new("RGB", (60, 40)).save(tmp_path / "a.png")
+    shares = [(0, [0.1, 0.3, 0.05, 0.2, 0.15, 0.12, 0.08])]
+    files = find_files(tmp_path / "a.png", max_corrupt=0)
+    (row,) = tell_classes(files, shares, "abcdefg", tmp_path)
+    assert list(row.values())[1::2] == ["b", "d", "e", "f", "a"]
+
+
 def test_a_name_that_is_not_utf_8_is_told_with_its_bytes_escaped(tmp_path):
     place, folder = tmp_path / "photos", tmp_path / "predictions"
     named = place / os.fsdecode(b"caf\xe9")
