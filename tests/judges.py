@@ -10,7 +10,7 @@ import ast
 import os
 import re
 from collections import defaultdict
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 
 import pytest
 
@@ -134,10 +134,24 @@ def _find_lost(
 
 
 def _defined(collector: pytest.Collector) -> Iterable[str]:
-    """The functions and classes of a file, the methods of a class."""
-    if isinstance(collector, pytest.Class):
-        return dir(collector.obj)
-    if isinstance(collector, pytest.Module) and collector.path.suffix == ".py":
-        body = ast.parse(collector.path.read_text(encoding="utf-8")).body
-        return [each.name for each in body if isinstance(each, DEFINITION)]
-    return ()
+    """The functions and classes of a file, the methods of a class, inherited ones included."""
+    if not isinstance(collector, pytest.Class | pytest.Module) or collector.path.suffix != ".py":
+        return ()
+    tree = ast.parse(collector.path.read_text(encoding="utf-8"))
+    if isinstance(collector, pytest.Module):
+        return _definitions(tree)
+    bodies = [
+        each
+        for each in ast.walk(tree)
+        if isinstance(each, ast.ClassDef) and each.name == collector.name
+    ]
+    return {*dir(collector.obj), *(name for each in bodies for name in _definitions(each))}
+
+
+def _definitions(node: ast.AST) -> Iterator[str]:
+    """What a body defines, those under an `if`, a `try` or a `with` included."""
+    for each in ast.iter_child_nodes(node):
+        if isinstance(each, DEFINITION):
+            yield each.name
+        elif not isinstance(each, ast.expr):
+            yield from _definitions(each)

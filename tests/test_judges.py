@@ -158,6 +158,25 @@ class TestIt:
     test_it.__test__ = False
     def test_other(self): pass
 """
+# The last one is there either way.
+CONDITIONS = """
+def test_other(): pass
+if not test_other:
+    def test_if(): pass
+try:
+    import no_such_module
+    def test_try(): pass
+except ImportError:
+    def test_either(): pass
+else:
+    def test_either(): pass
+"""
+UNDER_IF = """
+class TestIt:
+    def test_other(self): pass
+    if not test_other:
+        def test_it(self): pass
+"""
 
 
 @pytest.mark.parametrize(
@@ -165,10 +184,12 @@ class TestIt:
     [
         ("test_it.py", HIDDEN, "test_it"),
         ("test_it.py", METHOD, "test_it"),
+        ("test_it.py", CONDITIONS, "test_if, test_try"),
+        ("test_it.py", UNDER_IF, "test_it"),
         # A name that pytest passes over.
         ("inner/build/test_it.py", "def test_it(): pass", "build"),
     ],
-    ids=["function", "method", "folder"],
+    ids=["function", "method", "conditions", "method under a condition", "folder"],
 )
 def test_a_test_that_is_written_and_not_collected_fails_in_ci(tmp_path, name, text, lost):
     done = run(tmp_path, {"test_other.py": "def test_other(): pass", name: text})
