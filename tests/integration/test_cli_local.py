@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from jobs.rank.places import HISTORY
 from tests import needs
 from tests.busy import HANG_S, Bound
 from tests.fakes import typed_launch
@@ -134,7 +135,8 @@ def test_a_script_with_a_progress_file_tells_how_long_it_takes_until_its_end(she
 import json, os, time
 for epoch in range(10):
 {told}
-    time.sleep(0.3)
+    while epoch == 0 and not os.path.exists(os.path.dirname(path) + "/{HISTORY}"):
+        time.sleep(0.02)
 while not os.path.exists({str(shell.folder / "on")!r}):
     time.sleep(0.02)
 """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from jobs.engines.local.loopback import loopback_library
+from tests.busy import wait_until
 from tests.fakes.other_user import as_other_user, exchange, needs_root
 
 pytestmark = [
@@ -38,6 +40,7 @@ while True:
     client.sendall(b"read: " + client.recv(100))
     client.close()
 """
+CLOSE_WAIT = "08"
 SERVERS = {
     "IPv4": "socket.create_server(('', 0))",
     "both families": "socket.create_server(('::', 0), family=10, dualstack_ipv6=True)",
@@ -95,10 +98,14 @@ def test_refusal_is_told_once(library: Path) -> None:
     )
 
 
+def is_hung_up(port: int) -> bool:
+    """Whether a connection to this port of 127.0.0.1 has lost its other end."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()]
+    return any(row[1] == f"0100007F:{port:04X}" and row[3] == CLOSE_WAIT for row in rows)
+
+
 def test_order_of_who_has_hung_up_already_is_not_taken(library: Path) -> None:
     """Nobody can say any more whose it was; older kernels call such a socket root's."""
-    import socket
-    import time
 
     def order_and_leave() -> str:
         with socket.create_connection(("127.0.0.1", port)) as client:
@@ -109,7 +116,7 @@ def test_order_of_who_has_hung_up_already_is_not_taken(library: Path) -> None:
         # Stopped, so that it looks at the connection when its other end is gone.
         process.send_signal(19)
         as_other_user(order_and_leave)
-        time.sleep(0.05)
+        wait_until(lambda: is_hung_up(port))
         process.send_signal(18)
         assert exchange(("127.0.0.1", port), b"mine") == "read: mine"
         process.kill()

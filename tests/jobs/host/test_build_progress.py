@@ -18,6 +18,20 @@ class Terminal(io.StringIO):
         return True
 
 
+class CountingTerminal(Terminal):
+    """Makes a file once it was shown a text twice."""
+
+    def __init__(self, text, file):
+        super().__init__()
+        self.text, self.file = text, file
+
+    def write(self, text):
+        size = super().write(text)
+        if self.getvalue().count(self.text) >= 2:
+            self.file.touch()
+        return size
+
+
 @pytest.mark.parametrize(
     ("line", "step"),
     [
@@ -60,8 +74,10 @@ def test_a_log_gets_one_line_a_step(tmp_path):
 
 def test_a_terminal_has_one_line_that_moves_and_goes(tmp_path, monkeypatch):
     monkeypatch.setattr("jobs.host.progress.REDRAW_S", 0.05)
-    stream = Terminal()
-    command = script("print('STEP 1/1: FROM a')", "import time; time.sleep(1.5)")
+    go = tmp_path / "go"
+    stream = CountingTerminal("step 1/1: FROM a", go)
+    waits = f"while not os.path.exists({str(go)!r}) and not time.sleep(0.01): pass"
+    command = script("import os, time; print('STEP 1/1: FROM a')", waits)
     run_watched(
         command,
         what="building",

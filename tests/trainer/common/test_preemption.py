@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import time
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.busy import wait_until
+from tests.busy import HANG_S, wait_until
 from tests.fakes.instance_metadata import InstanceMetadata, instance_metadata
 from trainer.common import preemption
 from trainer.common.preemption import Notice, ending_event, events_url
@@ -34,7 +34,9 @@ def notices(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Notice]]:
     yield made
     for notice in made:
         notice.reason = "the test is over"
-    time.sleep(0.05)
+    for each in threading.enumerate():
+        if each.name.endswith("(_poll)"):
+            each.join(HANG_S)
     signal.signal(signal.SIGTERM, before)
 
 

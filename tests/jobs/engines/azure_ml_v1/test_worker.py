@@ -113,9 +113,15 @@ IDLE = """
 import sys, threading
 from jobs.engines.azure_ml_v1 import worker
 
+class Turn(threading.Condition):
+    def wait(self, timeout=None):
+        print("waits", file=sys.stderr, flush=True)
+        return super().wait(timeout)
+
 class Stub:
     def __init__(self, line, *_names):
         self.line, self.got = line, threading.Event()
+        line._turn = Turn()
         answer = line.answer
         def answered(said):
             answer(said)
@@ -124,7 +130,6 @@ class Stub:
         line.answer = answered
 
     def ask(self):
-        print("asks", file=sys.stderr, flush=True)
         self.token = self.line.token("x")
         self.got.set()
 
@@ -155,8 +160,8 @@ def test_a_thread_that_wants_a_token_between_requests_waits_for_the_next() -> No
             return json.loads(stdout.readline())
 
         assert say({"do": "first"}) == {"result": "first"}
-        assert stderr.readline() == b"asks\n"
-        assert select.select([stdout], [], [], 0.3)[0] == []
+        assert select.select([stdout, stderr], [], [], HANG_S)[0] == [stderr]
+        assert stderr.readline() == b"waits\n"
         assert say({"do": "second"}) == {"token": True}
         assert say({"token": "T"}) == {"result": "T"}
         stdin.close()
