@@ -21,6 +21,14 @@ def helper():
         port = probe.getsockname()[1]
     return port
 """
+PICKS_BY_HAND = """
+def helper():
+    probe = socket.socket()
+    probe.bind(("127.0.0.1", 0))
+    port = probe.getsockname()[1]
+    probe.close()
+    return port
+"""
 KEEPS_IT = """
 with socket.create_server(("127.0.0.1", 0)) as server:
     port = server.getsockname()[1]
@@ -37,7 +45,9 @@ def handed_on(text: str) -> list[int]:
 
 def _picks(node: ast.AST) -> bool:
     if isinstance(node, ast.FunctionDef):
-        return "free_port" in node.name
+        return "free_port" in node.name or bool(
+            _asked_for(node, "getsockname") & _asked_for(node, "close")
+        )
     if not isinstance(node, ast.With) or not isinstance(node.items[0].optional_vars, ast.Name):
         return False
     name = node.items[0].optional_vars.id
@@ -47,8 +57,18 @@ def _picks(node: ast.AST) -> bool:
     return f"{name}.getsockname()" in " ".join(texts) and all(f"{name}." in each for each in texts)
 
 
+def _asked_for(function: ast.FunctionDef, method: str) -> set[str]:
+    """The names whose method of that name a function calls."""
+    calls = (each.func for each in ast.walk(function) if isinstance(each, ast.Call))
+    return {
+        ast.unparse(each.value)
+        for each in calls
+        if isinstance(each, ast.Attribute) and each.attr == method
+    }
+
+
 def test_no_test_picks_a_port_by_itself() -> None:
-    assert [handed_on(PICKS_ONE), handed_on(KEEPS_IT)] == [[3], []]
+    assert [handed_on(each) for each in (PICKS_ONE, PICKS_BY_HAND, KEEPS_IT)] == [[3], [2], []]
     found = {
         f"{path.relative_to(TESTS)}:{line}"
         for path in TESTS.rglob("*.py")

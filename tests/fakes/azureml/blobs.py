@@ -26,7 +26,7 @@ from azure.storage.blob import (
     generate_container_sas,
 )
 
-from tests.busy import Bound
+from tests.busy import HANG_S, Bound
 from tests.fakes.azureml.certificates import Authority
 from tests.fakes.azureml.messages import Reply, Request
 from tests.ports import free_port
@@ -76,7 +76,7 @@ class Blobs:
         bound = Bound(START_TIMEOUT_S)
         while True:
             try:
-                socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
+                socket.create_connection(("127.0.0.1", self._port), timeout=HANG_S).close()
             except OSError:
                 alive = self._process.poll() is None and not bound.is_passed()
                 assert alive, (self._folder / "azurite.log").read_text()
