@@ -1,7 +1,7 @@
 """A test that leans on words or turns of Azure ML that nobody has quoted says so by its name.
 
-CONTRIBUTING.md names the ending. What is guessed is told in the runner of the stand-in
-(tests/fakes/azureml/runner.py) and beside the signs of jobs/engines/azure_ml/states.py.
+CONTRIBUTING.md names the ending. What is guessed stands apart in the stand-in's words
+(tests/fakes/azureml/words.py) and beside the signs of jobs/engines/azure_ml/states.py.
 """
 
 from __future__ import annotations
@@ -12,32 +12,53 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.fakes.azureml import runner
+from tests.fakes.azureml.words import Guessed, Quoted
 
 TESTS = Path(__file__).parent
 ENDING = "as_the_stand_in_says"
-# What a test may quote of each guessed message.
+# What a test may quote of the guessed messages.
 WORDS = {
-    "JobNodeLost": runner.NODE_LOST,
-    "exited with status code": runner.EXIT_CODE,
-    "DataAccessError": runner.NO_DATA,
-    "exceeded its maximum": runner.TIME_LIMIT,
-    "task ended unsuccessfully": runner.WITHOUT_CODE,
-    "task could not be set up": runner.WITHOUT_PULL,
-    "task was stopped by a policy": runner.WITHOUT_LIMIT,
+    *("JobNodeLost", "exited with status code", "DataAccessError", "exceeded its maximum"),
+    *("task ended unsuccessfully", "task could not be set up", "task was stopped by a policy"),
 }
-NAMES = {
-    *("NODE_LOST", "EXIT_CODE", "NO_DATA", "TIME_LIMIT"),
-    *("WITHOUT_CODE", "WITHOUT_PULL", "WITHOUT_LIMIT"),
-}
+NAMES = {each.name for each in Guessed}
 # What may befall a job, by a guess of how: `what` of a JobTrouble.
 TURNS = {"node failure", "log rotated", "log truncated", "preempted, restarted"}
 
 
-def test_each_word_is_of_its_message_and_no_message_is_left_out():
-    assert [word for word, message in WORDS.items() if word not in message] == []
-    assert {getattr(runner, name) for name in NAMES} == set(WORDS.values())
+def test_each_guessed_message_has_a_word_and_each_word_is_of_one():
+    assert [word for word in WORDS if not any(word in each for each in Guessed)] == []
+    assert [each for each in Guessed if not any(word in each for word in WORDS)] == []
+
+
+def test_the_runner_says_nothing_that_is_neither_quoted_nor_guessed():
+    texts = {
+        name for name, value in vars(runner).items() if name.isupper() and isinstance(value, str)
+    }
+    assert texts == {"MICROSOFTS"}
+    ends = [
+        each.args[2]
+        for each in ast.walk(ast.parse(Path(runner.__file__).read_text(encoding="utf-8")))
+        if isinstance(each, ast.Call) and getattr(each.func, "id", "") == "Ended" and each.args[2:]
+    ]
+    assert len(ends) > 5
+    assert [
+        ast.unparse(each) for each in ends if isinstance(each, ast.Constant | ast.JoinedStr)
+    ] == []
+
+
+def test_what_is_called_quoted_is_quoted():
+    golden = TESTS / "golden" / "azure_messages"
+    quoted = [
+        row["message"] for path in golden.iterdir() for row in yaml.safe_load(path.read_text())
+    ]
+    # Up to the first number or name.
+    said = {each.name: re.split(r"[0-9{]", each)[0] for each in Quoted}
+    assert all(len(text) > 20 for text in said.values())
+    assert [name for name, text in said.items() if not any(text in each for each in quoted)] == []
 
 
 def test_who_leans_on_a_guess_says_so_by_its_name():

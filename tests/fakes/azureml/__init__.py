@@ -36,8 +36,9 @@ raised when the context ends.
 Who answers: tokens.py (login, node identity), arm.py, computes.py, jobs.py and subscription.py
 (Resource Manager),
 history.py (run history), snapshots.py (what azureml-core asks), vault.py, prices.py; proxy.py and
-fake.py bring requests to them. runner.py takes a job through its states, nodes.py runs it, specs.py
-says which processes that makes, shipping.py brings what they write to Azurite (blobs.py).
+fake.py bring requests to them. runner.py takes a job through its states and tells its end
+(words.py), nodes.py runs it, specs.py says which processes that makes, shipping.py brings what they
+write to Azurite (blobs.py).
 """
 
 from __future__ import annotations

@@ -15,49 +15,10 @@ from tests.fakes.azureml.records import Job, Records
 from tests.fakes.azureml.shipping import Log, Shipper
 from tests.fakes.azureml.specs import Process
 from tests.fakes.azureml.troubles import JobTrouble, Troubles
+from tests.fakes.azureml.words import Guessed, Quoted
 from tests.fakes.deviations import Deviation
 
-# A preemption, a pull and a build are told in the words that tests/golden/azure_messages quotes; the
-# rest is guessed in their style: see jobs/engines/azure_ml/states.py.
-PREEMPTED = (
-    "AzureMLCompute job failed. PreemptionError: Nodes of this job got pre-empted. Check if the "
-    "run has failed or restarted. Reason: Received pre-emption warning signal"
-)
-NODE_LOST = (
-    "AzureMLCompute job failed. JobNodeLost: Node {node} of this job became unusable: lost contact "
-    "with the node agent."
-)
-IMAGE_PULL = (
-    "AzureMLCompute job failed.\nFailedPullingImage: Unable to pull docker image\n"
-    "\timageName: {image}\n\terror: Run docker command to pull public image failed with error: Error "
-    "response from daemon: manifest unknown"
-)
-IMAGE_BUILD = (
-    "Image build failed. For more details, check log file azureml-logs/20_image_build_log.txt."
-)
-QUOTA = (
-    "Operation results in exceeding quota limits of Core. Maximum allowed: 0, Current in use: 0, "
-    "Additional requested: {vcpus}."
-)
 NEVER_S = 3600.0
-EXIT_CODE = (
-    "Execution failed. User process 'bash' exited with status code {code}. Please check log file "
-    "'{log}' for error details. Error: {tail}"
-)
-TIME_LIMIT = "The run exceeded its maximum duration."
-NO_DATA = "AzureMLCompute job failed. DataAccessError(NotFound): {uri}"
-# In the style of no text that anybody has quoted.
-WITHOUT_CODE = "The task ended unsuccessfully. See the logs of the task."
-WITHOUT_PULL = "The task could not be set up: its environment is not there."
-WITHOUT_LIMIT = "The task was stopped by a policy."
-NO_SECOND_NODE = (
-    "Execution failed. User process 'mpirun' exited with status code 1. Error: ORTE was unable to "
-    "reliably start one or more daemons."
-)
-READ_ONLY = (
-    "Execution failed. User process 'bash' exited with status code 1. Error: PermissionError: "
-    "[Errno 13] Permission denied: '.trainyard/run'"
-)
 MICROSOFTS = "mcr.microsoft.com/"
 IN_LOGS = {"preempted", "preempted, restarted", "node failure", "log rotated", "log truncated"}
 
@@ -204,7 +165,7 @@ class _Life:
             self.nodes.start(interpreter, {**settings.routing, **tokens})
             self._watch()
         except MissingInput as missing:
-            raise Ended("Failed", "UserError", NO_DATA.format(uri=missing)) from None
+            raise Ended("Failed", "UserError", Guessed.NO_DATA.format(uri=missing)) from None
         finally:
             self.shipper.end()
 
@@ -248,7 +209,7 @@ class _Life:
         self._write("azureml-logs/20_image_build_log.txt", lines)
         self._stay("Preparing")
         if fails:
-            raise Ended("Failed", "ImageBuildFailure", IMAGE_BUILD)
+            raise Ended("Failed", "ImageBuildFailure", Quoted.IMAGE_BUILD)
 
     def _queue(self) -> None:
         """Wait for nodes."""
@@ -256,7 +217,7 @@ class _Life:
         waits = self._befallen_by("queued for ever", "quota")
         if waits == "quota":
             vcpus = self.cluster.size.num_vcpus * self.spec.num_nodes
-            error = {"code": "ClusterCoreQuotaReached", "message": QUOTA.format(vcpus=vcpus)}
+            error = {"code": "ClusterCoreQuotaReached", "message": Quoted.QUOTA.format(vcpus=vcpus)}
             self.cluster.errors = [{"error": error}]
         while True:
             with self.records.lock:
@@ -275,20 +236,20 @@ class _Life:
         if found and not self._befallen_by("image pull"):
             return found[0]
         if Deviation.WORDS in self.deviations:
-            raise Ended("Failed", "UserError", WITHOUT_PULL)
+            raise Ended("Failed", "UserError", Guessed.WITHOUT_PULL)
         lines = [f"Pulling {wanted}", "manifest unknown"]
         self._write("system_logs/cs_capability/cs-capability.log", lines)
-        raise Ended("Failed", "UserError", IMAGE_PULL.format(image=wanted))
+        raise Ended("Failed", "UserError", Quoted.IMAGE_PULL.format(image=wanted))
 
     def _start_ours(self) -> None:
         """Let an image of ours, and none of Microsoft's, fail as the deviations have it."""
         if self.spec.image.startswith(MICROSOFTS):
             return
         if Deviation.FOLDER_READ_ONLY in self.deviations:
-            raise Ended("Failed", "UserError", READ_ONLY)
+            raise Ended("Failed", "UserError", Guessed.READ_ONLY)
         is_wide = self.spec.launch.kind == "Mpi" and self.spec.num_nodes > 1
         if is_wide and Deviation.MPIRUN_FAILS in self.deviations:
-            raise Ended("Failed", "UserError", NO_SECOND_NODE)
+            raise Ended("Failed", "UserError", Guessed.NO_SECOND_NODE)
 
     def _write(self, name: str, lines: list[str]) -> None:
         """A log of Azure ML's own."""
@@ -307,12 +268,12 @@ class _Life:
             is_late = time.monotonic() > deadline
             if is_late:
                 is_other = Deviation.WORDS in self.deviations
-                told = WITHOUT_LIMIT if is_other else TIME_LIMIT
+                told = Guessed.WITHOUT_LIMIT if is_other else Guessed.TIME_LIMIT
                 self.job.warnings.append(told)
             if is_late or self.job.cancel.is_set():
                 self.nodes.end(self.settings.grace_s)
                 if Deviation.CANCEL_FAILS_RUN in self.deviations:
-                    raise Ended("Failed", "UserError", WITHOUT_CODE)
+                    raise Ended("Failed", "UserError", Guessed.WITHOUT_CODE)
                 raise Ended("Canceled")
             time.sleep(POLL_S)
         self.nodes.end(0.0)
@@ -321,9 +282,9 @@ class _Life:
             raise self.doom
         code, log, tail = self.nodes.failure()
         if code:
-            message = EXIT_CODE.format(code=code, log=log, tail=tail)
+            message = Guessed.EXIT_CODE.format(code=code, log=log, tail=tail)
             if Deviation.WORDS in self.deviations:
-                message = WITHOUT_CODE
+                message = Guessed.WITHOUT_CODE
             raise Ended("Failed", "UserError", message)
 
     def _look(self) -> None:
@@ -355,12 +316,12 @@ class _Life:
         node = self.job.nodes[trouble.node]
         if trouble.what in {"preempted", "preempted, restarted"}:
             fails = trouble.what == "preempted"
-            self.doom = Ended("Failed", "UserError", PREEMPTED) if fails else Restarted()
+            self.doom = Ended("Failed", "UserError", Quoted.PREEMPTED) if fails else Restarted()
             if trouble.notice_s:
                 self.nodes.signal(SIGTERM, node=trouble.node)
                 time.sleep(trouble.notice_s)
         else:
-            message = NODE_LOST.format(node=f"tvmps_{node.number}_d")
+            message = Guessed.NODE_LOST.format(node=f"tvmps_{node.number}_d")
             self.doom = Ended("Failed", "SystemError", message)
         with self.records.lock:
             self.cluster.lose(node)
