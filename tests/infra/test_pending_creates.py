@@ -69,7 +69,9 @@ def test_the_first_resource_of_all_is_found_by_what_the_platform_says():
     ],
 )
 def test_what_cannot_be_known_stays_pending(operation):
-    deployment = {"resources": [], "pending_operations": [operation]}
+    # Without a resource no subscription is known.
+    resources = [] if operation == creating(GROUP) else [MADE_GROUP]
+    deployment = {"resources": resources, "pending_operations": [operation]}
     assert adopt(deployment) == deployment
 
 
@@ -110,7 +112,7 @@ def test_what_a_refresh_has_added_to_the_inputs_is_taken_away_and_the_tags_with_
 
 
 def test_unsettled_is_what_was_cut_off_and_what_nobody_has_looked_at():
-    unseen = {**VAULT, "id": f"{AT}/vault-1"}
+    unseen = {**VAULT, "id": f"{AT}/vault-1", "outputs": {}}
     cut_off = {"type": "updating", "resource": MADE_GROUP}
     found = find_unsettled({"resources": [MADE_GROUP, unseen], "pending_operations": [cut_off]})
     assert found == [cut_off, creating(unseen)]

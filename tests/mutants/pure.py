@@ -1,4 +1,8 @@
-"""Modules that only decide: each brings its own mutants."""
+"""Modules that only decide: each brings its own mutants.
+
+Those that need torch, tensorflow or horovod (trainer/pytorch, trainer/tf, images) stay out: their tests
+run in the runtimes, and most of them train, for seconds to minutes, which each mutant would take again.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,18 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-ROOMS = ("infra", "jobs", "trainer/common", "trainer/data")
+ROOMS = ("infra", "jobs", "tools", "trainyard", "trainer/common", "trainer/data")
+# They act by a line or two (load a library, look for a file, answer a request, draw numbers), and
+# decide much.
+ALSO = (
+    "infra/pending_creates.py",
+    "jobs/foresight/fit.py",
+    "jobs/jobfile/yaml_tree.py",
+    "jobs/launching/imports/batchai_job.py",
+    "jobs/launching/imports/batchai_mounts.py",
+    "jobs/rank/memory.py",
+    "jobs/ui/guard.py",
+)
 # Verbs print what others decided.
 BESIDE = ("jobs/commands",)
 # A module with fewer decisions holds data, or hands on.
@@ -43,14 +58,15 @@ _ACTS = re.compile(
 
 
 def pure_modules(root: Path) -> Sequence[str]:
-    """Give the paths, relative to `root`, of all modules that only decide."""
-    return sorted(
+    """Give the paths, relative to `root`, of all modules that only decide, and of those beside them."""
+    found = {
         path.relative_to(root).as_posix()
         for room in ROOMS
         for path in (root / room).rglob("*.py")
         if not path.relative_to(root).as_posix().startswith(BESIDE)
         and only_decides(path.read_text(encoding="utf-8"))
-    )
+    }
+    return sorted(found.union(ALSO))
 
 
 def only_decides(source: str) -> bool:

@@ -4,6 +4,8 @@ import pytest
 
 from jobs.contracts.errors import LaunchError
 from jobs.jobfile.yaml_tree import (
+    MOST_DEPTH,
+    MOST_VALUES,
     parse_override,
     parse_yaml,
     plain_scalar,
@@ -141,6 +143,13 @@ def test_an_alias_shares_its_anchors_value_and_counts_in_full():
     assert root.value["b"].node.value["c"].node is root.value["a"].node
     with pytest.raises(LaunchError, match=r"^f:2:3\d\d: more than 10000 values, each alias"):
         parse_yaml(f"a: &a [{'x, ' * 99}x]\nb: [{'*a, ' * 100}]", "f")
+
+
+def test_a_document_of_the_most_values_and_levels_is_read():
+    for most in (f"[{'x, ' * (MOST_VALUES - 1)}]", f"{'[' * MOST_DEPTH}{']' * MOST_DEPTH}"):
+        parse_yaml(most, "f")
+    with pytest.raises(LaunchError, match="more than 10000 values"):
+        parse_yaml(f"[{'x, ' * MOST_VALUES}]", "f")
 
 
 def test_a_whole_number_that_no_machine_keeps_is_text():

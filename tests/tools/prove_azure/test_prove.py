@@ -80,6 +80,15 @@ def test_a_report_stays_json_whatever_is_taken_out() -> None:
     assert told["unknowns"][0]["words"] == '{"url": "https://a/b?***"}\nAuthorization: ***'
 
 
+def test_the_page_of_a_report_holds_no_more() -> None:
+    record = Record(stack="dev-prove", location="swedencentral")
+    record.denies("U1", "up", "ada@example.com is denied")
+    record.steps["up"] = StepRecord(outcome="failed", seconds=3, words="GET https://a/b?sig=abc")
+    text = write_markdown(record, PUBLIC, "1.0")
+    assert ("    MAIL is denied" in text, "    GET https://a/b?***" in text) == (True, True)
+    assert [secret for secret in ("ada@", "abc") if secret in text] == []
+
+
 def test_a_report_says_first_what_does_not_hold_and_what_no_assumption_explains() -> None:
     record = Record(stack="dev-prove", location="swedencentral", spent=1.234)
     record.holds("U34", "look")
@@ -90,7 +99,8 @@ def test_a_report_says_first_what_does_not_hold_and_what_no_assumption_explains(
     head = text.partition("## Held")[0]
     assert "1 assumptions held, 1 did not" in head
     assert "### U1" in head
-    assert "`hello`:\n\n    no | disk" in head
+    unexplained = head.partition("## Failed, and no assumption of the list tells why\n\n")[2]
+    assert unexplained == "`hello`:\n\n    no | disk\n\n\n"
     assert "| hello | failed | 2 | no / disk |" in text
     told = msgspec.json.decode(write_json(record, PUBLIC))
     assert told["spent_usd_at_most"] == 1.23

@@ -154,12 +154,95 @@ def test_a_script_on_a_share_is_found_by_the_longest_end_of_its_path(tmp_path: P
     for place, link in (("train.py", "scripts/deep"), ("deep/train.py", "scripts")):
         code = tmp_path / link.replace("/", "-")
         (code / place).parent.mkdir(parents=True)
-        (code / place).write_text("")
+        for each in ("train.py", place):
+            (code / each).write_text("")
         job, told = import_job(tmp_path, document, code=code)
         assert job["code"] == f"../{code.name}"
         assert f'ln -sn "$PWD" "$AZ_BATCHAI_JOB_MOUNT_ROOT/{link}"' in job["command"][2]
         assert "inputs" not in job
         assert told["pyTorchSettings.pythonScriptFilePath"].reason is None
+
+
+def test_a_script_is_sought_in_the_folder_of_the_code_only(tmp_path: Path) -> None:
+    (tmp_path / "code" / "scripts").mkdir(parents=True)
+    (tmp_path / "train.py").write_text("")
+    place = "pyTorchSettings.pythonScriptFilePath"
+    for path, is_mounted in (
+        ("$AZ_BATCHAI_JOB_MOUNT_ROOT/scripts/../../train.py", False),
+        ("$AZ_BATCHAI_INPUT_DATASET/train.py", False),
+        ("$AZ_BATCHAI_INPUT_DATA/train.py", True),
+    ):
+        document = {
+            "pyTorchSettings": {"pythonScriptFilePath": path},
+            "inputDirectories": [{"id": "DATA", "path": "$AZ_BATCHAI_JOB_MOUNT_ROOT/scripts"}],
+        }
+        job, told = import_job(tmp_path, document, code=tmp_path / "code")
+        assert ("code" in job, told[place].reason is not None) == (False, is_mounted), path
+
+
+def test_directories_and_variables_have_names_of_their_own(tmp_path: Path) -> None:
+    job, told = import_job(
+        tmp_path,
+        {
+            "pyTorchSettings": SCRIPT,
+            "inputDirectories": [{"id": "DATA", "path": "/a"}, {"id": "DATA", "path": "/b"}],
+            "outputDirectories": [
+                {"id": "MODEL", "pathPrefix": "/x"},
+                {"id": "Model", "pathPrefix": "/x"},
+            ],
+            "environmentVariables": [
+                {"name": "A", "value": "$HOME/x"},
+                {"name": "B", "value": "plain"},
+            ],
+        },
+    )
+    assert [key for key in told if told[key].reason] == [
+        *("inputDirectories[1].id", "inputDirectories[1].path"),
+        *("outputDirectories[1].id", "outputDirectories[1].pathPrefix"),
+    ]
+    assert (job["env"], job["outputs"]) == ({"B": "plain"}, {"MODEL": {}})
+    for line in ('AZ_BATCHAI_INPUT_DATA="/a"', 'A="$HOME/x"'):
+        assert f"\nexport {line}\n" in job["command"][2]
+
+
+def test_a_path_is_of_the_longest_mount_that_holds_it(tmp_path: Path) -> None:
+    shares = [
+        {
+            "azureFileUrl": f"https://a.file.core.windows.net/{name}?sig=abc",
+            "relativeMountPath": path,
+        }
+        for name, path in (("x", "data"), ("y", "data/deep"))
+    ]
+    arguments = "$AZ_BATCHAI_JOB_MOUNT_ROOT/data/deep/in"
+    document = {
+        "pyTorchSettings": {**SCRIPT, "commandLineArgs": arguments},
+        "mountVolumes": {"azureFileShares": shares},
+    }
+    job, told = import_job(tmp_path, document)
+    root, output = "$AZ_BATCHAI_JOB_MOUNT_ROOT/data/deep", "$TRAINYARD_OUTPUT_DATA_DEEP"
+    assert f'\naim "{root}" "in" "{output}"\n' in job["command"][2]
+    became = told["mountVolumes.azureFileShares[0].azureFileUrl"].became
+    assert became == "README.md: the share https://a.file.core.windows.net/x"
+
+
+def test_secrets_are_known_before_the_rest_is_read(tmp_path: Path) -> None:
+    vaults = "https://v.vault.azure.net"
+    job, told = import_job(
+        tmp_path,
+        {
+            "pyTorchSettings": {**SCRIPT, "commandLineArgs": "--x plain-words"},
+            "secrets": [
+                {"name": "HIDDEN", "value": "plain-words"},
+                {"name": "KEPT", "valueSecretReference": {"secretUrl": f"{vaults}/secrets/x/0"}},
+                {"name": "ODD", "valueSecretReference": {"secretUrl": f"{vaults}/keys/x"}},
+            ],
+        },
+    )
+    assert last_line(job) == 'python "/opt/train.py" --x "${HIDDEN}"'
+    assert job["secrets"] == {"HIDDEN": "hidden", "KEPT": "x"}
+    assert [key for key in told if told[key].reason] == [
+        *("secrets[2].name", "secrets[2].valueSecretReference.secretUrl"),
+    ]
 
 
 def test_texts_of_a_shell_stay_as_they_are(tmp_path: Path) -> None:
