@@ -1,6 +1,6 @@
 """Runs `make test` again and again beside two busy loops, and adds what came of each to docs/benchmarks/tests.md.
 
-`python -m tests.bench.busy_runs N` names the commit that the working tree stands on; a skip that is not listed fails a run.
+`python -m tests.bench.busy_runs N` names the commit that the working tree stands on, `-dirty` where files differ from it; a skip that is not listed fails a run.
 """
 
 from __future__ import annotations
@@ -70,12 +70,18 @@ def row_text(report: Path, code: int, took_s: float) -> str:
         f"`{each.classname}::{each.name}`" for each in cases if each.outcome in {"failure", "error"}
     ]
     told = ", ".join(failed) or ("none" if code == 0 else f"`make test` ended with {code}")
+    # Rows of runs before are not yet committed, and no change of what ran.
+    changed = subprocess.check_output(
+        ["git", "status", "--porcelain", "--", ".", f":!{PAGE.relative_to(PROJECT)}"],
+        cwd=PROJECT,
+        text=True,
+    )
     commit = subprocess.check_output(
         ["git", "rev-parse", "--short", "HEAD"], cwd=PROJECT, text=True
     )
     cells = [
         f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M}",
-        commit.strip(),
+        commit.strip() + ("-dirty" if changed else ""),
         hardware(),
         f"{took_s / 60:.1f}",
         f"{counted['passed']:,}",
