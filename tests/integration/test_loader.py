@@ -23,7 +23,9 @@ def found(zygote, tmp_path_factory) -> dict[str, Any]:
 
 
 def test_crops_are_spread_like_torchvisions(found):
+    assert len(found["crops"]) == 3
     for size, crops in found["crops"].items():
+        assert crops["torchvision"], size
         for name, theirs in crops["torchvision"].items():
             assert crops["ours"][name] == pytest.approx(theirs, abs=0.03), (size, name)
 

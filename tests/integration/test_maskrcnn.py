@@ -307,6 +307,7 @@ class TestFigures:
 
     def test_regions_of_all_pictures_at_once_are_those_that_torchvision_chooses(self, found):
         for mode in ("training", "testing"):
+            assert found["regions"][mode], mode
             for num_ours, num_theirs, is_equal in found["regions"][mode]:
                 assert num_ours == num_theirs > 90
                 assert is_equal

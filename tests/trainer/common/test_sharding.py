@@ -41,7 +41,9 @@ def test_batches_in_order_are_ranges_that_cost_the_same_in_sets_of_any_size():
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_ranks_together_see_the_batch_that_one_rank_sees(size):
-    for batch in shuffled_batches(103, 16, seed=1, epoch=1):
+    batches = list(shuffled_batches(103, 16, seed=1, epoch=1))
+    assert len(batches) == 7
+    for batch in batches:
         parts = [shard(batch, world) for world in worlds(size)]
         assert sorted(sample for part in parts for sample in part) == sorted(batch)
         assert max(map(len, parts)) - min(map(len, parts)) <= 1
@@ -86,6 +88,7 @@ def test_a_picture_lies_beside_another_and_not_beside_its_copy(size, num_parts, 
 @pytest.mark.parametrize("first", [0, 2, 6])
 def test_a_rank_trains_on_its_part_of_full_batches_only(first):
     full = list(shuffled_batches(103, 16, seed=1, epoch=1))[first:6]
+    assert len(full) == 6 - first
     for world in worlds(3):
         mine = rank_batches(103, 16, world, seed=1, epoch=1, first=first)
         assert list(mine) == [shard(batch, world) for batch in full]
