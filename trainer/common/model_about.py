@@ -1,6 +1,7 @@
 """Writes what a saved model tells apart as a file beside its weights, and reads it again.
 
-outputs/model/NAME.json   {"program": ..., "network": ..., "image_size": ..., "classes": [...], "loss": ...}
+outputs/model/NAME.json   {"program": ..., "network": ..., "image_size": ..., "classes": [...], "loss": ...,
+                           "seed": ...}
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from trainer.common.whole_file import write_whole
 
 # Above it a description is damaged: a network for such pictures would fill the memory.
 MOST_IMAGE_SIZE = 4096
+# What torch takes for a seed.
+SEEDS = range(-(1 << 63), 1 << 64)
 
 
 class Shaped(Protocol):
@@ -55,6 +58,15 @@ def require_model(path: Path) -> None:
 def write_about(weights: Path, about: Mapping[str, object]) -> None:
     """Write the description beside the file of weights; raises TrainingError where the disk refuses."""
     write_whole(weights.with_suffix(".json"), (json.dumps(about, indent=2) + "\n").encode())
+
+
+def saved_seed(weights: Path, *, default: int) -> int:
+    """Give the seed that a model's network was built by, as the description beside it says, or the default."""
+    try:
+        found = _read_json(weights).get("seed")
+    except (TrainingError, ValueError):  # of a folder `.`, beside which nothing lies
+        return default
+    return found if type(found) is int and found in SEEDS else default
 
 
 def require_classes(weights: Path, classes: object) -> None:

@@ -19,6 +19,7 @@ from trainer.common.errors import TrainingError
 from trainer.common.find_batch import found_batch, largest_batch
 from trainer.common.messages import warn
 from trainer.common.metrics import Metrics
+from trainer.common.model_about import saved_seed
 from trainer.common.options import recipe_of
 from trainer.common.position import Position, TakenStep
 from trainer.common.progress import Progress
@@ -39,6 +40,7 @@ from trainer.pytorch.step_parts import StepParts
 from trainer.pytorch.strategy import average_buffers
 from trainer.pytorch.task import B, OptionsT, Part, Task
 from trainer.pytorch.transfer import copied_ahead
+from trainer.pytorch.whole_samples import build_draws
 
 BEGINNING = "the network and what it begins with"
 
@@ -52,7 +54,8 @@ def run(task: Task[OptionsT, B]) -> None:
     if options.predict is not None:
         files = find_files(options.predict, max_corrupt=options.max_corrupt)
         folder = ranks.run_dir.output("predictions")
-        with memory_told(PREDICTED, hint=OTHERS_HINT):
+        seed = saved_seed(options.saved, default=options.seed)
+        with memory_told(PREDICTED, hint=OTHERS_HINT), build_draws(seed):
             tell_rows(task.predict(files, folder), files, folder, say=task.say)
         return
     if options.find_batch:
@@ -64,8 +67,8 @@ def run(task: Task[OptionsT, B]) -> None:
         raise TrainingError(message, hint=f"a smaller {task.batch_flag}, or more samples")
     if ranks.world.is_main:
         warn_of_emulation(options.precision, task.device.type)
-    torch.manual_seed(options.seed)
-    network = task.build()
+    with build_draws(options.seed):
+        network = task.build()
     if options.model is not None:
         load_model(network, options.model, classes=task.about().get("classes"))
     if options.sync_batch_norm:
@@ -96,7 +99,7 @@ def run(task: Task[OptionsT, B]) -> None:
             **{f"{split}_{name}": value for name, value in figures.items()},
         },
         program=task.program,
-        about=None if options.evaluate_only else task.about(),
+        about=None if options.evaluate_only else {**task.about(), "seed": options.seed},
         began_s=began_s,
         hint=options.hint,
     )

@@ -96,6 +96,19 @@ def seed_draws(name: str) -> None:
     np.random.seed(random.getrandbits(32))
 
 
+@contextmanager
+def build_draws(seed: int) -> Generator[None]:
+    """Begin the global generators where the seed says, for what builds a network; put random's and NumPy's back."""
+    before = random.getstate(), np.random.get_state()
+    seed_draws(f"{seed}/build")
+    torch.manual_seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])
+
+
 def require_corrupt(error: CorruptPicture | OSError) -> str:
     """Give the reason of an error that is a file's own fault; raises any other."""
     # Pillow's errors of a file that it cannot read to its end have no number.

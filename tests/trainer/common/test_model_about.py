@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from trainer.common.errors import TrainingError
-from trainer.common.model_about import require_classes, require_scores, why_new_head
+from trainer.common.model_about import (
+    require_classes,
+    require_scores,
+    saved_seed,
+    why_new_head,
+)
 
 
 @pytest.fixture
@@ -62,3 +67,23 @@ def test_a_network_without_a_score_for_each_class_is_refused(shape, told):
 def test_a_score_for_each_class_is_what_is_wanted():
     require_scores((None, 2), ("ants", "bees"))
     require_scores((8, 2), ("ants", "bees"))
+
+
+@pytest.mark.parametrize(
+    ("text", "seed"),
+    [
+        ('{"seed": 7}', 7),
+        ('{"seed": -1}', -1),
+        ('{"seed": true}', 3),
+        ('{"seed": "7"}', 3),
+        ('{"seed": 18446744073709551616}', 3),
+        ("{}", 3),
+        ("[7]", 3),
+        ("{", 3),
+    ],
+)
+def test_the_seed_of_a_model_is_what_its_description_says_where_it_is_one(weights, text, seed):
+    weights.with_suffix(".json").write_text(text)
+    assert saved_seed(weights, default=3) == seed
+    assert saved_seed(weights.with_name("other.safetensors"), default=3) == 3
+    assert saved_seed(Path(), default=3) == 3
