@@ -32,9 +32,10 @@ class Average(nn.Module):
         else:
             pairs = list(zip(kept, fresh, strict=True))
             floats = [pair for pair in pairs if pair[0].is_floating_point()]
-            torch._foreach_lerp_(
-                [old for old, _ in floats], [new for _, new in floats], 1 - self._decay
-            )
+            if floats:
+                torch._foreach_lerp_(
+                    [old for old, _ in floats], [new for _, new in floats], 1 - self._decay
+                )
             for old, new in pairs:
                 if old.is_complex():
                     old.lerp_(new, 1 - self._decay)

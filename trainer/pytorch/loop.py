@@ -36,6 +36,7 @@ from trainer.pytorch.layout import to_device
 from trainer.pytorch.model_file import load_model
 from trainer.pytorch.precision import autocast, make_scaler, take_step
 from trainer.pytorch.profiling import Profiler
+from trainer.pytorch.state import require_state
 from trainer.pytorch.step_parts import StepParts
 from trainer.pytorch.strategy import average_buffers
 from trainer.pytorch.task import B, OptionsT, Part, Task
@@ -69,6 +70,7 @@ def run(task: Task[OptionsT, B]) -> None:
         warn_of_emulation(options.precision, task.device.type)
     with build_draws(options.seed):
         network = task.build()
+    require_state(network)
     if options.model is not None:
         load_model(network, options.model, classes=task.about().get("classes"))
     if options.sync_batch_norm:

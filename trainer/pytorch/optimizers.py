@@ -8,7 +8,8 @@ from typing import Any, Literal
 import torch
 from torch.optim import Optimizer
 
-from trainer.pytorch.precision import make_sgd
+from trainer.common.errors import TrainingError
+from trainer.pytorch.precision import can_fuse, make_sgd
 
 # Torch has no public names for the kernels of many tensors that its own optimizers use.
 _multiply, _norms = torch._foreach_mul, torch._foreach_norm  # noqa: SLF001
@@ -28,12 +29,17 @@ def make_optimizer(
     """Make the optimizer of these parameter groups, which carry their weight decay.
 
     `momentum` is SGD's. Sources: Loshchilov and Hutter 2017, arXiv 1711.05101 (AdamW); You et al.
-    2019, arXiv 1904.00962 (LAMB).
+    2019, arXiv 1904.00962 (LAMB). Raises TrainingError for complex parameters where it takes none.
     """
+    groups = [*groups]
     if name == "sgd":
         return make_sgd(groups, lr=lr, momentum=momentum, scaler=scaler)
+    fused = can_fuse(groups, scaler=scaler)
     if name == "adamw":
-        return torch.optim.AdamW(groups, lr=lr, fused=True)
+        return torch.optim.AdamW(groups, lr=lr, fused=fused)
+    if not fused:
+        message = "--optimizer lamb takes no complex parameters, and the network has some"
+        raise TrainingError(message, hint="--optimizer adamw, or sgd")
     return Lamb(groups, lr=lr)
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from trainer.common.errors import TrainingError
 from trainer.common.training_options import PrecisionName
 from trainer.pytorch.strategy import Strategy
 
@@ -39,12 +40,30 @@ def make_sgd(
     a scaler it begins with zeros, which come to the same. Horovod makes the optimizer again from its
     groups, without them; there the scaler waits, and skips the call.
     """
-    made = torch.optim.SGD(parameters, lr=lr, momentum=momentum, fused=True)
+    given = [*parameters]
+    fused = can_fuse(given, scaler=scaler)
+    made = torch.optim.SGD(given, lr=lr, momentum=momentum, fused=fused)
     if scaler is not None and momentum:
         for group in made.param_groups:
             for parameter in group["params"]:
                 made.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
     return made
+
+
+def can_fuse(
+    parameters: Iterable[Tensor | dict[str, Any]], *, scaler: torch.amp.GradScaler | None
+) -> bool:
+    """Tell whether torch's fused optimizers take these parameters, or groups: they take no complex ones.
+
+    Raises TrainingError for complex ones under a scaler, which does not take them, either.
+    """
+    groups = [each["params"] if isinstance(each, dict) else [each] for each in parameters]
+    if not any(each.is_complex() for group in groups for each in group):
+        return True
+    if scaler is not None:
+        message = "--precision fp16 scales gradients, and the network has complex parameters"
+        raise TrainingError(message, hint="--precision bf16, or fp32")
+    return False
 
 
 def take_step(

@@ -21,6 +21,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from trainer.common.errors import TrainingError
@@ -55,6 +56,30 @@ class Snapshot:
             "ranks.safetensors": save(self.ranks),
             "state.json": json.dumps(self.others, indent=2).encode(),
         }
+
+
+def require_state(network: nn.Module) -> None:
+    """Raise TrainingError for the first part of a network's state that no checkpoint holds, by its name.
+
+    Also for buffers that are not kept: they are averaged over ranks, as others are.
+    """
+    tried: set[torch.dtype] = set()
+    for name, value in {**network.state_dict(), **dict(network.named_buffers())}.items():
+        if not isinstance(value, Tensor):
+            what, hint = f"a {type(value).__name__}", "get_extra_state() that gives a tensor"
+        elif is_lazy(value):
+            what = "a tensor without a size"
+            hint = "give the layer its sizes, or call the network on an input in build()"
+        elif value.layout != torch.strided:
+            what = "a sparse tensor"
+            hint = "keep its indices and values, and make it of them in forward()"
+        elif value.dtype not in tried and not _is_kept(value.dtype):
+            what, hint = f"a tensor of {value.dtype}", "torch.float32, or torch.complex64"
+        else:
+            tried.add(value.dtype)
+            continue
+        message = f"`{name}` of the network is {what}, which no checkpoint holds"
+        raise TrainingError(message, hint=hint)
 
 
 def read_files(files: Mapping[str, bytes]) -> Snapshot:
@@ -212,6 +237,15 @@ def load_weights(path: Path) -> Tensors:
         why = "it is no file of tensors and nothing else"
     message = f"no weights can be read from `{path}`: {why}"
     raise TrainingError(message, hint="a .safetensors file, or a state_dict of torch.save")
+
+
+def _is_kept(dtype: torch.dtype) -> bool:
+    """Tell whether a file of safetensors takes this type of numbers."""
+    try:
+        save({"one": torch.empty(1, dtype=dtype)})
+    except (KeyError, RuntimeError):
+        return False
+    return True
 
 
 def _copy(value: Tensor) -> Tensor:

@@ -241,7 +241,13 @@ class Horovod:
     def wrap(
         self, model: nn.Module, optimizer: Optimizer, *, num_backwards: int = 1
     ) -> tuple[nn.Module, Optimizer]:
-        """Broadcast the weights and average gradients as they become ready."""
+        """Broadcast the weights and average gradients as they become ready.
+
+        Raises TrainingError for complex numbers, which Horovod does not send.
+        """
+        if any(value.is_complex() for value in model.state_dict().values()):
+            message = "Horovod sends no complex numbers, and the network holds some"
+            raise TrainingError(message, hint="--strategy ddp")
         # Horovod refuses what is not contiguous, such as weights that lie channels last.
         weights = {name: dense_view(value) for name, value in model.state_dict().items()}
         self._hvd.broadcast_parameters(weights, root_rank=0)

@@ -19,7 +19,10 @@ from torch import Tensor, nn
 
 from tests.integration.programs.own_checks import (
     SIDE,
+    Counting,
+    clear,
     described,
+    trained,
 )
 from trainer.common.errors import TrainingError
 from trainer.common.options import parse_options
@@ -129,7 +132,98 @@ def draws() -> object:
     return found
 
 
-CHECKS: Sequence[Callable[[], object]] = (draws,)
+class Holding(Counting):
+    """Counts its steps, and holds something more."""
+
+    def __init__(self, hold: Callable[[nn.Module], object]) -> None:
+        super().__init__()
+        hold(self)
+
+
+class Stateful(Holding):
+    """Holds a state of its own kind."""
+
+    def __init__(self, state: object) -> None:
+        super().__init__(lambda _: None)
+        self._state = state
+
+    def get_extra_state(self) -> Any:
+        """Give it."""
+        return self._state
+
+    def set_extra_state(self, state: Any) -> None:
+        """Take it."""
+        self._state = state
+
+
+def states() -> object:
+    """What is said of networks that no checkpoint holds, and after how many steps."""
+    eye = torch.eye(3)
+    networks: dict[str, Callable[[], Counting]] = {
+        "extra state": lambda: Stateful({"version": 2}),
+        "sparse": lambda: Holding(lambda me: me.register_buffer("edges", eye.to_sparse())),
+        "sparse, not kept": lambda: Holding(
+            lambda me: me.register_buffer("edges", eye.to_sparse_csr(), persistent=False)
+        ),
+        "lazy": lambda: Holding(lambda me: setattr(me, "last", nn.LazyLinear(2))),
+        "of 128 bits": lambda: Holding(
+            lambda me: me.register_buffer("phase", torch.zeros(2, dtype=torch.complex128))
+        ),
+        "a tensor": lambda: Stateful(torch.tensor([2])),
+    }
+    found: dict[str, object] = {}
+    for name, make in networks.items():
+        network = make()
+        result = trained(described(build=lambda network=network: network))
+        found[name] = [network.num_steps, result.get("said")]
+        clear()
+    return found
+
+
+class Spectral(nn.Module):
+    """Weighs the features by complex numbers, which it keeps as such or as pairs of real ones."""
+
+    def __init__(self, *, is_complex: bool) -> None:
+        super().__init__()
+        values = torch.randn(SIDE**3, 2) / SIDE**3
+        self.weights = nn.Parameter(torch.view_as_complex(values) if is_complex else values)
+
+    def forward(self, cubes: Tensor) -> Tensor:
+        """Compute the outputs."""
+        weights = self.weights
+        weights = weights if weights.is_complex() else torch.view_as_complex(weights)
+        return (torch.fft.fft(cubes.flatten(1)) * weights).real.mean(1, keepdim=True)
+
+
+def complexes() -> object:
+    """Trainings of complex parameters and of the same as real ones, resumed, and what is said of some."""
+    found: dict[str, object] = {}
+    more = ("--ema", "0.5", "--clip-norm", "1", "--lr", "0.1")
+    for optimizer in ("sgd", "adamw"):
+        for is_complex in (True, False):
+            mine = described(build=lambda is_complex=is_complex: Spectral(is_complex=is_complex))
+            given = ("--optimizer", optimizer, *more)
+            begun = trained(mine, *given)
+            resumed = trained(mine, *given, "--epochs", "2")
+            steps = resumed["summary"]["resumed_from_step"], resumed["summary"]["steps"]
+            kind = "complex" if is_complex else "real"
+            loss = resumed["summary"]["val_loss"]
+            found[f"{optimizer}, {kind}"] = [steps, begun["losses"], resumed["losses"], loss]
+            clear()
+    mine = described(build=lambda: Spectral(is_complex=True))
+    for name, given in {"lamb": ("--optimizer", "lamb"), "fp16": ("--precision", "fp16")}.items():
+        found[name] = trained(mine, *given).get("said")
+        clear()
+    network = Spectral(is_complex=True)
+    try:
+        optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+        make_strategy("horovod", World()).wrap(network, optimizer)
+    except TrainingError as error:
+        found["horovod"] = str(error)
+    return found
+
+
+CHECKS: Sequence[Callable[[], object]] = (*(draws, states, complexes),)
 
 
 def main(argv: Sequence[str]) -> None:
