@@ -81,3 +81,61 @@ def test_complex_parameters_are_refused_where_nothing_computes_with_them(found):
     assert told["horovod"] == (
         "Horovod sends no complex numbers, and the network holds some (hint: --strategy ddp)"
     )
+
+
+def test_a_models_file_has_the_whole_name_that_is_given(found):
+    """Where a dot of a name cut it, the model of unet-v1.5 was called 5."""
+    refused = "the model's file cannot have the name {!r} (hint: a name of letters, digits, dots and dashes)"
+    assert found["names"] == {
+        "unet-v1.5": ["unet-v1.5.json", "unet-v1.5.safetensors"],
+        "trainer.pytorch.own_line": ["own_line.json", "own_line.safetensors"],
+        **{name: refused.format(name) for name in ("mine/unet", "")},
+    }
+
+
+def test_a_task_that_names_no_option_of_its_batch_trains_and_has_no_largest_one(found):
+    assert found["unnamed"] == [
+        "",
+        "--find-batch looks for the largest --chunk, and cubes has no such option "
+        "(hint: batch_option of the task: the name of its option)",
+    ]
+
+
+def test_a_sample_that_is_no_pair_is_told_as_what_it_is(found):
+    """A dictionary of two was unpacked to its keys."""
+    refused = (
+        "a data set of data() gives {} for a sample, which is no input and target (hint: a set "
+        'whose __getitem__ gives a pair: `return each["image"], each["label"]`)'
+    )
+    shapes = {"dictionary": "a dict of image, label", "three": "a tuple of 3", "one": "a Tensor"}
+    told = {name: refused.format(what) for name, what in shapes.items()}
+    assert found["samples"] == {"list": 6, "named": 6, **told}
+
+
+def test_a_norm_in_several_places_is_one_norm_over_all_ranks_in_each(found):
+    """The second place in one parent kept the statistics of its own rank."""
+    assert found["norms"] == ["SharedBatchNorm", True, True]
+
+
+def test_a_network_that_no_average_can_copy_is_told_by_its_weight(found):
+    assert found["averages"] == [
+        "--ema cannot copy `1.weight`, which is computed of other weights "
+        "(hint: nn.utils.parametrizations.weight_norm, or spectral_norm, in its place)",
+        6,
+    ]
+
+
+def test_batches_of_each_kind_are_moved_whole_and_keep_their_kind(found):
+    moved = found["moved"]
+    assert [moved.pop("default's own"), moved.pop("taken apart")] == [[], False]
+    assert moved == {
+        "number first": ["tuple", [0.5, "meta"]],
+        "name first": ["list", ["a", "meta"]],
+        "numbers": ["list", [1, 2]],
+        "default": ["defaultdict", ["meta"]],
+        "ordered": ["OrderedDict", ["meta"]],
+        "proxy": ["mappingproxy", ["meta"]],
+        "named": ["Two", ["meta", "meta"]],
+        # Its sizes stay in the host's memory, where torch wants them.
+        "packed": ["PackedSequence", ["meta", "cpu", "meta", "meta"]],
+    }

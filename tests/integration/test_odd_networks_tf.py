@@ -72,6 +72,18 @@ def test_integer_weights_go_on_where_another_number_of_ranks_left_off(tensorflow
     assert "world size 1 there, 2 now" in gang.texts()[0]
     wanted = {"known/count": 0, "counter/seen": 4}
     assert [json.loads(text.splitlines()[-1]) for text in gang.texts()] == [wanted] * 2
+    # By their whole name, which has a dot.
+    files = {path.name for path in (tmp_path / "outputs" / "model").iterdir()}
+    assert files == {"odd-v1.5.json", "odd-v1.5.safetensors"}
+
+
+def test_a_name_that_no_file_has_is_refused(tensorflow_zygote, tmp_path):
+    case = ["named", "mine/odd", *SIZES, "--batch-per-rank", "8"]
+    (said,) = call(tensorflow_zygote, tmp_path, PROGRAM, case, env=QUIET)
+    assert (said.code, said.last_error.partition(" (hint")[0]) == (
+        1,
+        "error: the model's file cannot have the name 'mine/odd'",
+    )
 
 
 @pytest.mark.parametrize("framework", ["tf", "keras"])

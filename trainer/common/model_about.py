@@ -19,6 +19,8 @@ from trainer.common.whole_file import write_whole
 
 # Above it a description is damaged: a network for such pictures would fill the memory.
 MOST_IMAGE_SIZE = 4096
+# Before the names of our own modules.
+OURS = "trainer."
 # What torch takes for a seed.
 SEEDS = range(-(1 << 63), 1 << 64)
 
@@ -53,6 +55,18 @@ def require_model(path: Path) -> None:
         raise TrainingError(
             message, hint="a .safetensors file that a training wrote: outputs/model"
         )
+
+
+def model_name(program: str) -> str:
+    """Give the name of a program's model file: of one of our own modules the last part, else the whole.
+
+    Raises TrainingError for a name that no file has.
+    """
+    name = program.rpartition(".")[2] if program.startswith(OURS) else program
+    if name.isprintable() and name and not set(name) & {"/", "\\"}:
+        return name
+    message = f"the model's file cannot have the name {program!r}"
+    raise TrainingError(message, hint="a name of letters, digits, dots and dashes")
 
 
 def write_about(weights: Path, about: Mapping[str, object]) -> None:

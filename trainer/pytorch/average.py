@@ -7,6 +7,8 @@ import copy
 import torch
 from torch import Tensor, nn
 
+from trainer.common.errors import TrainingError
+
 
 class Average(nn.Module):
     """The moving average of a network's parameters and buffers, as the network `module`.
@@ -19,6 +21,7 @@ class Average(nn.Module):
 
     def __init__(self, network: nn.Module, *, decay: float) -> None:
         super().__init__()
+        require_copyable(network)
         self.module = copy.deepcopy(network)
         self.register_buffer("n_averaged", torch.tensor(0))  # stays on the CPU
         self._decay = decay
@@ -42,6 +45,17 @@ class Average(nn.Module):
                 elif not old.is_floating_point():
                     old.copy_(new)  # an index, a mask or a count has no mean
         self.n_averaged += 1
+
+
+def require_copyable(network: nn.Module) -> None:
+    """Raise TrainingError where the network has computed a weight beside its parameters, as old norms of weights do."""
+    for path, module in network.named_modules():
+        for name, value in vars(module).items():
+            if isinstance(value, Tensor) and not value.is_leaf:
+                where = f"{path}.{name}".strip(".")
+                message = f"--ema cannot copy `{where}`, which is computed of other weights"
+                hint = "nn.utils.parametrizations.weight_norm, or spectral_norm, in its place"
+                raise TrainingError(message, hint=hint)
 
 
 def _tensors(network: nn.Module) -> list[Tensor]:

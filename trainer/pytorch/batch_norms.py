@@ -22,17 +22,19 @@ def share_batch_norms(network: nn.Module, strategy: Strategy) -> None:
 
     Raises TrainingError where it has none that learns, and for one that computes more than a norm.
     """
+    # A norm may stand in several places, and be one still.
     found = [
-        (parent, name, norm)
-        for path, parent in network.named_modules()
-        for name, norm in parent.named_children()
-        if isinstance(norm, _BatchNorm) and _is_plain(norm, f"{path}.{name}".strip("."))
+        (path, norm)
+        for path, norm in network.named_modules(remove_duplicate=False)
+        if path and isinstance(norm, _BatchNorm) and _is_plain(norm, path)
     ]
     if not found:
         message = "--sync-batch-norm is for batch norms that learn, and this network has none"
         raise TrainingError(message, hint="leave it out")
-    for parent, name, norm in found:
-        setattr(parent, name, SharedBatchNorm(norm, strategy))
+    shared = {id(norm): SharedBatchNorm(norm, strategy) for _, norm in found}
+    for path, norm in found:
+        parent, _, name = path.rpartition(".")
+        setattr(network.get_submodule(parent), name, shared[id(norm)])
 
 
 def _is_plain(norm: _BatchNorm, path: str) -> bool:

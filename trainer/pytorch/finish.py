@@ -10,6 +10,7 @@ from torch import nn
 
 from trainer.common.agreement import Diverged
 from trainer.common.errors import TrainingError
+from trainer.common.model_about import model_name
 from trainer.pytorch.keeper import Keeper
 from trainer.pytorch.model_file import write_model
 from trainer.pytorch.state import weights_digest
@@ -42,7 +43,7 @@ def write_results(
     digests = gather_digests(network, ranks.strategy, device)
     if ranks.world.is_main:
         if about is not None:
-            name = program.rpartition(".")[2]
+            name = model_name(program)
             path = ranks.run_dir.output("model") / f"{name}.safetensors"
             write_model(network, path, {"program": program, **about})
         ranks.run_dir.write_summary(

@@ -19,7 +19,7 @@ from trainer.common.errors import TrainingError
 from trainer.common.find_batch import found_batch, largest_batch
 from trainer.common.messages import warn
 from trainer.common.metrics import Metrics
-from trainer.common.model_about import saved_seed
+from trainer.common.model_about import model_name, saved_seed
 from trainer.common.options import recipe_of
 from trainer.common.position import Position, TakenStep
 from trainer.common.progress import Progress
@@ -52,6 +52,7 @@ def run(task: Task[OptionsT, B]) -> None:
     Raises TrainingError for what the user can correct, and Preempted, on all ranks at one step.
     """
     options, ranks = task.options, task.ranks
+    model_name(task.program)
     if options.predict is not None:
         files = find_files(options.predict, max_corrupt=options.max_corrupt)
         folder = ranks.run_dir.output("predictions")
@@ -61,6 +62,7 @@ def run(task: Task[OptionsT, B]) -> None:
         return
     if options.find_batch:
         task.require_one_gpu()
+        task.require_batch_option()
     with memory_told("the data that training keeps there", hint=OTHERS_HINT):
         task.prepare()
     if task.num_batches < 1:
@@ -244,7 +246,9 @@ class Training(Generic[OptionsT, B]):
     def _memory_of(self, what: str) -> contextlib.AbstractContextManager[None]:
         """Tell the batch where a GPU's memory does not hold what is done inside."""
         task, flag = self._task, self._task.batch_flag
-        number = getattr(task.options, task.batch_option)
+        number = getattr(task.options, task.batch_option, None)
+        if number is None:
+            return memory_told(what, hint=OTHERS_HINT)
         hint = f"--find-batch tells the largest {flag} that fits"
         if type(task).trial is Task.trial:
             hint = f"a smaller {flag}"

@@ -107,6 +107,12 @@ class Task(ABC, Generic[OptionsT, B]):
         """Raise TrainingError where `--find-batch` would try no GPU, or several."""
         require_one_gpu(self.device.type, self.ranks.world.size)
 
+    def require_batch_option(self) -> None:
+        """Raise TrainingError where `--find-batch` would look for the value of no option."""
+        if not hasattr(self.options, self.batch_option):
+            message = f"--find-batch looks for the largest {self.batch_flag}, and {self.program} has no such option"
+            raise TrainingError(message, hint="batch_option of the task: the name of its option")
+
     @property
     def batch_flag(self) -> str:
         """The option that says how large a step is, as it is typed."""

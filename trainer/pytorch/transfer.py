@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
 
 T = TypeVar("T")
 
@@ -28,7 +30,11 @@ def each_tensor(made: T, change: Callable[[Tensor], Tensor]) -> T:
     if isinstance(found, Tensor):
         return cast("T", change(found))
     if isinstance(found, Mapping):
-        return type(found)({key: each_tensor(each, change) for key, each in found.items()})
+        return cast("T", _each_of_mapping(found, change))
+    if isinstance(found, PackedSequence):
+        data, sizes, *orders = found
+        # torch wants the sizes in the host's memory.
+        return cast("T", PackedSequence(change(data), sizes, *each_tensor(orders, change)))
     if isinstance(found, (list, tuple)) and not _is_plain(found):
         changed = [each_tensor(each, change) for each in found]
         return type(found)(*changed) if hasattr(found, "_fields") else type(found)(changed)
@@ -86,6 +92,19 @@ def fetch(made: T, device: torch.device) -> T:
     return fetched
 
 
+def _each_of_mapping(
+    found: Mapping[Any, Any], change: Callable[[Tensor], Tensor]
+) -> Mapping[Any, Any]:
+    """Change the values of a mapping, which stays of its kind, with what that keeps beside them."""
+    values = {key: each_tensor(each, change) for key, each in found.items()}
+    if not isinstance(found, MutableMapping):
+        return type(found)(values)
+    made = copy.copy(found)
+    for key, value in values.items():
+        made[key] = value
+    return made
+
+
 def _used_by(tensor: Tensor, stream: torch.cuda.Stream) -> Tensor:
     tensor.record_stream(stream)
     return tensor
@@ -93,4 +112,4 @@ def _used_by(tensor: Tensor, stream: torch.cuda.Stream) -> Tensor:
 
 def _is_plain(found: list[Any] | tuple[Any, ...]) -> bool:
     """Tell whether a list is of numbers or names, as a batch's samples are: it need not be looked at."""
-    return not found or isinstance(found[0], (int, float, str, bytes))
+    return all(isinstance(each, (int, float, str, bytes)) for each in found)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Generator, Sequence, Sized
+from collections.abc import Generator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 from urllib.parse import quote
 
 import numpy as np
@@ -56,7 +56,7 @@ class WholeSamples:
         for number in range(index, index + len(self.data)):
             place = number % len(self.data)
             try:
-                given, target = self.data[place]
+                given, target = require_pair(self.data[place])
             except (CorruptPicture, OSError) as error:
                 told.append(f"{place}:{quote(require_corrupt(error))}")
                 continue
@@ -107,6 +107,22 @@ def build_draws(seed: int) -> Generator[None]:
     finally:
         random.setstate(before[0])
         np.random.set_state(before[1])
+
+
+def require_pair(sample: object) -> Pair:
+    """Give a sample as input and target; raises TrainingError for what is no pair, as a dictionary of two."""
+    if isinstance(sample, (tuple, list)):
+        parts = cast("Sequence[Tensor]", sample)
+        if len(parts) == 2:
+            return parts[0], parts[1]
+        found = f"a {type(sample).__name__} of {len(parts)}"
+    else:
+        found = f"a {type(sample).__name__}"
+        if isinstance(sample, Mapping):
+            found += f" of {', '.join(map(str, cast('Mapping[object, object]', sample)))}"
+    message = f"a data set of data() gives {found} for a sample, which is no input and target"
+    hint = 'a set whose __getitem__ gives a pair: `return each["image"], each["label"]`'
+    raise TrainingError(message, hint=hint)
 
 
 def require_corrupt(error: CorruptPicture | OSError) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer.common.errors import TrainingError
+from trainer.common.model_about import model_name
 from trainer.common.position import Position
 from trainer.common.throughput import Throughput
 from trainer.tf.job import Job
@@ -38,7 +39,7 @@ def write_results(
     num_skipped = job.ranks.strategy.sum(tf.constant(skipped), "skipped").numpy()
     if world.is_main:
         if not options.evaluate_only:
-            name = job.program.rpartition(".")[2]
+            name = model_name(job.program)
             about = {
                 "program": job.program,
                 "image_size": options.image_size,

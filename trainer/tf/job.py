@@ -12,7 +12,7 @@ import keras
 from trainer.common.accelerators import warn_of_emulation
 from trainer.common.messages import say
 from trainer.common.metrics import Metrics
-from trainer.common.model_about import require_scores
+from trainer.common.model_about import model_name, require_scores
 from trainer.common.model_options import ModelOptions
 from trainer.common.options import MAY_CHANGE, recipe_of
 from trainer.common.position import Position
@@ -167,6 +167,7 @@ def prepare(
 
     `build` makes a network of the user's own in place of ResNet-50.
     """
+    model_name(program)
     world = ranks.world
     device = pick_device(options.device, world)
     ranks.strategy.init(world, device)

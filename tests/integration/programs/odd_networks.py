@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import io
 import json
 import os
 import random
 import tempfile
+import types
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
 from tests.integration.programs.own_checks import (
+    DESCENT,
+    NUM_TRAIN,
+    NUM_VAL,
     SIDE,
     Counting,
+    Cubes,
     clear,
     described,
     trained,
@@ -31,9 +39,11 @@ from trainer.common.program import RanksOf
 from trainer.common.rundir import RunDir
 from trainer.common.world import World
 from trainer.pytorch import classifier, own
+from trainer.pytorch.batch_norms import share_batch_norms
 from trainer.pytorch.loop import run
 from trainer.pytorch.strategy import Ranks, make_strategy
 from trainer.pytorch.task import Task
+from trainer.pytorch.transfer import each_tensor
 
 STEPS = ("--batch-size", "8", "--epochs", "1", "--device", "cpu")
 PICTURES = (
@@ -223,7 +233,129 @@ def complexes() -> object:
     return found
 
 
-CHECKS: Sequence[Callable[[], object]] = (*(draws, states, complexes),)
+def names() -> object:
+    """The files of models by the names of their trainings, or what is said of a name."""
+    found: dict[str, object] = {}
+    for name in ("unet-v1.5", "trainer.pytorch.own_line", "mine/unet", ""):
+        told = trained(described(name=name)).get("said")
+        files = sorted(path.name for path in Path().rglob("outputs/model/*"))
+        found[name] = told or files
+        clear()
+    return found
+
+
+class Unnamed(own.OwnTask):
+    """A task that names no option of its batch."""
+
+    batch_option = "chunk"
+
+    def require_one_gpu(self) -> None:
+        """Take the CPU for one."""
+
+
+def unnamed() -> object:
+    """What becomes of a task without an option for its batch, and of a search for it."""
+    found = []
+    for more in ((), ("--find-batch",)):
+        options = parse_options(own.Options, [*STEPS, *more])
+        found.append(said(Unnamed(options, alone(), described())))
+    return found
+
+
+class Two(NamedTuple):
+    """A sample by its parts' names."""
+
+    cube: Tensor
+    mean: Tensor
+
+
+class Shaped(Cubes):
+    """Cubes as samples of another shape."""
+
+    def __init__(self, number: int, shape: Callable[[Tensor, Tensor], Any]) -> None:
+        super().__init__(number, 1)
+        self._shape = shape
+
+    def __getitem__(self, index: int) -> Any:
+        return self._shape(*super().__getitem__(index))
+
+
+def samples() -> object:
+    """How many steps are taken of samples of each shape, or what is said of them."""
+    shapes: dict[str, Callable[[Tensor, Tensor], Any]] = {
+        "list": lambda cube, mean: [cube, mean],
+        "named": Two,
+        "dictionary": lambda cube, mean: {"image": cube, "label": mean},
+        "three": lambda cube, mean: (cube, mean, mean),
+        "one": lambda cube, _: cube[:, :2].squeeze(0),
+    }
+    found: dict[str, object] = {}
+    for name, shape in shapes.items():
+        sets = Shaped(NUM_TRAIN, shape), Shaped(NUM_VAL, shape)
+        result = trained(described(data=lambda _, sets=sets: sets))
+        found[name] = result.get("said") or result["summary"]["steps"]
+        clear()
+    return found
+
+
+def norms() -> object:
+    """Whether a norm that stands in three places is one norm over all ranks in each, by their names."""
+    norm = nn.BatchNorm2d(3)
+    network = nn.Sequential(norm, nn.Conv2d(3, 3, 1), norm, nn.Sequential(norm))
+    before = list(network.state_dict())
+    share_batch_norms(network, make_strategy("single", World()))
+    return [
+        type(network[0]).__name__,
+        network[0] is network[2] is network[3][0],
+        list(network.state_dict()) == before,
+    ]
+
+
+def averages() -> object:
+    """What is said of a moving average of a network that cannot be copied."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        old = nn.Sequential(nn.Flatten(), nn.utils.weight_norm(nn.Linear(SIDE**3, 1)))
+    new = nn.Sequential(nn.Flatten(), nn.utils.parametrizations.weight_norm(nn.Linear(SIDE**3, 1)))
+    found = []
+    for network in (old, new):
+        result = trained(described(build=lambda network=network: network), *DESCENT, "--ema", "0.5")
+        found.append(result.get("said") or result["summary"]["steps"])
+        clear()
+    return found
+
+
+def moved() -> object:
+    """Where the tensors of batches of each kind are once they have been moved, and what kind that is."""
+    one = torch.zeros(1)
+    batches: dict[str, Any] = {
+        "number first": (0.5, one),
+        "name first": ["a", one],
+        "numbers": [1, 2],
+        "default": collections.defaultdict(list, {"a": one}),
+        "ordered": collections.OrderedDict(a=one),
+        "proxy": types.MappingProxyType({"a": one}),
+        "named": Two(one, one),
+        "packed": pack_sequence([torch.zeros(2, 1), torch.zeros(3, 1)], enforce_sorted=False),
+    }
+    found: dict[str, object] = {}
+    for name, batch in batches.items():
+        made: Any = each_tensor(batch, lambda tensor: tensor.to("meta"))
+        if isinstance(made, PackedSequence):
+            parts = [each for each in made if each is not None]
+        else:
+            parts = list(made.values() if hasattr(made, "values") else made)
+        places = [each.device.type if isinstance(each, Tensor) else each for each in parts]
+        found[name] = [type(made).__name__, places]
+    made = each_tensor(batches["default"], lambda tensor: tensor)
+    found["default's own"] = made["none"]
+    found["taken apart"] = "none" in batches["default"]
+    return found
+
+
+CHECKS: Sequence[Callable[[], object]] = (
+    *(draws, states, complexes, names, unnamed, samples, norms, averages, moved),
+)
 
 
 def main(argv: Sequence[str]) -> None:

@@ -1,6 +1,7 @@
 """A network of one's own with what built-in ones lack, in the ResNet programs of TensorFlow and Keras.
 
     main(["train", "tf" or "keras", ...options of trainer.tf.job])   prints its integer weights
+    main(["named", NAME, ...the same])   trains by that name
     main(["scores", ...the same])   prints in which precision losses and hits are computed
     main(["state"])   prints as JSON what becomes of its state
 
@@ -74,9 +75,13 @@ def build(num_classes: int, size: int) -> keras.Model:
 
 
 def train(framework: str, *options: str) -> int:
-    code = tf_tiny.PROGRAMS[framework].main(options, program="odd", build=build)
+    code = tf_tiny.PROGRAMS[framework].main(options, program="odd-v1.5", build=build)
     print(json.dumps(integers(built[-1])))
     return code
+
+
+def named(name: str, *options: str) -> int:
+    return tf_tiny.PROGRAMS["tf"].main(options, program=name, build=build)
 
 
 def scores(framework: str, *options: str) -> int:
@@ -158,7 +163,7 @@ def averaged() -> object:
 def main(argv: Sequence[str]) -> int:
     what, *rest = argv
     if what != "state":
-        return {"train": train, "scores": scores}[what](*rest)
+        return {"train": train, "named": named, "scores": scores}[what](*rest)
     print(
         json.dumps({each.__name__: each() for each in (seeded, statistics, of_earlier, averaged)})
     )

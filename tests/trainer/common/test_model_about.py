@@ -9,6 +9,7 @@ import pytest
 
 from trainer.common.errors import TrainingError
 from trainer.common.model_about import (
+    model_name,
     require_classes,
     require_scores,
     saved_seed,
@@ -67,6 +68,27 @@ def test_a_network_without_a_score_for_each_class_is_refused(shape, told):
 def test_a_score_for_each_class_is_what_is_wanted():
     require_scores((None, 2), ("ants", "bees"))
     require_scores((8, 2), ("ants", "bees"))
+
+
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [
+        ("trainer.pytorch.mnist", "mnist"),
+        ("trainer.tf.resnet50", "resnet50"),
+        ("unet-v1.5", "unet-v1.5"),
+        ("mine.trainer.unet", "mine.trainer.unet"),
+        ("trainer", "trainer"),
+    ],
+)
+def test_a_model_has_the_whole_name_of_its_training_or_our_modules_own(program, name):
+    assert model_name(program) == name
+
+
+@pytest.mark.parametrize("program", ["", "trainer.", "a/b", "../b", "a\\b", "a\nb", "a\0b"])
+def test_a_name_that_no_file_has_is_refused(program):
+    with pytest.raises(TrainingError, match="the model's file cannot have the name") as raised:
+        model_name(program)
+    assert repr(program) in str(raised.value)
 
 
 @pytest.mark.parametrize(
