@@ -30,6 +30,7 @@ from jobs.rank.notebook import PROGRAM, notebook_command
 from jobs.rank.placeholders import Placeholders
 from jobs.rank.places import LOOK_EVERY_S, Places
 from jobs.rank.record import Ending, Record
+from jobs.rank.signals import pass_on
 from jobs.rank.world import RankJob, World, map_world, rank_environment
 
 CHUNK = 1 << 20
@@ -277,7 +278,7 @@ class Rank:
         self._record.stopped_s = self._record.stopped_s or time.monotonic()
         if self._child > 1:  # groups 0 and 1 would be ourselves and everybody
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._child, number)
+                pass_on(self._child, number)
         elif not self._is_over:
             raise Stopped
 

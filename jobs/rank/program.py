@@ -13,7 +13,7 @@ from pathlib import Path
 PROGRAM_FILE = "rank.pyz"
 RANK_MODULES = (
     *("main", "flight", "folder", "keras_home", "layer", "log", "mask", "memory"),
-    *("node", "notebook", "placeholders", "places", "record", "world"),
+    *("node", "notebook", "placeholders", "places", "record", "signals", "world"),
 )
 _MAIN = "import sys\n\nfrom jobs.rank.main import main\n\nsys.exit(main())\n"
 _WHEN = (1980, 1, 1, 0, 0, 0)
