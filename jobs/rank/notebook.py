@@ -14,6 +14,7 @@ import os
 import re
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
@@ -24,6 +25,7 @@ from typing import Any, cast
 PROGRAM = "trainyard-notebook"
 NEEDS = ("nbclient", "ipykernel")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+SIGN_EVERY_S = 1.0
 
 
 def notebook_command(python: str, words: Sequence[str]) -> list[str]:
@@ -62,7 +64,7 @@ def main() -> int:
         )
         client = clients.NotebookClient(notebook, km=kernel, timeout=None, startup_timeout=600)
         client.on_cell_executed = partial(save_after_cell, notebook, target, formats)
-        client.process_message = telling(client.process_message)
+        client.process_message = Teller().telling(client.process_message)
         try:
             client.execute(cleanup_kc=True)
         except clients.exceptions.CellExecutionError:
@@ -94,20 +96,44 @@ def literal(value: Any) -> str:
     return repr(value) if is_finite else f"float('{value}')"
 
 
-def telling(process: Any) -> Any:
-    """Wrap what takes the kernel's messages: text of a cell and its traceback are printed here."""
+class Teller:
+    """Prints what cells tell: text, results, tracebacks, and a sign of life where there is no text.
 
-    def told(message: Any, cell: Any, number: int) -> Any:
-        content = message["content"]
-        if message["msg_type"] == "stream":
-            say(content["text"], content["name"])
-        elif message["msg_type"] == "execute_result":
-            say(content["data"].get("text/plain", "") + "\n", "stdout")
-        elif message["msg_type"] == "error":
-            say(COLOUR.sub("", "\n".join(content["traceback"])) + "\n")
-        return process(message, cell, number)
+    A bar that a notebook draws is a message without text; the log takes a carriage return for a sign of life.
+    """
 
-    return told
+    def __init__(self) -> None:
+        self._told_s = -SIGN_EVERY_S
+        self._is_in_line = False
+
+    def telling(self, process: Any) -> Any:
+        """Wrap what takes the kernel's messages."""
+
+        def told(message: Any, cell: Any, number: int) -> Any:
+            self.tell(message["msg_type"], message["content"])
+            return process(message, cell, number)
+
+        return told
+
+    def tell(self, kind: str, content: Any) -> None:
+        """Print a message of a cell that runs."""
+        plain = ""
+        if kind in {"execute_result", "display_data"}:
+            plain = content["data"].get("text/plain", "")
+        if kind == "stream":
+            self._say(content["text"], content["name"])
+        elif plain:
+            self._say(plain + "\n", "stdout")
+        elif kind == "error":
+            self._say(COLOUR.sub("", "\n".join(content["traceback"])) + "\n")
+        elif time.monotonic() - self._told_s >= SIGN_EVERY_S:
+            # What a cell has begun to write would be drawn over.
+            self._say("\n" if self._is_in_line else "\r", "stdout")
+
+    def _say(self, text: str, stream: str = "stderr") -> None:
+        say(text, stream)
+        self._told_s = time.monotonic()
+        self._is_in_line = not text.endswith(("\n", "\r")) if text else self._is_in_line
 
 
 def save_after_cell(notebook: Any, target: str, formats: Any, **_cell: Any) -> None:

@@ -10,12 +10,21 @@ import sys
 import pytest
 
 from jobs.contracts.spec import RunState
+from jobs.rank import notebook as program
 from jobs.rank.notebook import PROGRAM, notebook_command
 from tests.fakes.gangs import Gangs
+from tests.fakes.turned_clock import TurnedClock
 
 TRANSPORT = """
 from ipykernel.connect import get_connection_info
 get_connection_info(unpack=True)["transport"]
+"""
+
+# As bars of notebooks are drawn: once, and then anew in its place.
+DRAWN = """
+from IPython.display import display
+bar = display({"text/plain": "0 of 2"}, raw=True, display_id=True)
+bar.update({"text/plain": "2 of 2"}, raw=True)
 """
 
 
@@ -52,6 +61,7 @@ def test_a_run_of_a_notebook_tells_its_lines_and_keeps_what_had_been_shown(gangs
         ("epochs = 1\nname = 'a'", "parameters"),
         ("import beside, os\nprint(beside.SAYS, epochs, name, os.environ['RANK'])\nepochs + 1",),
         (TRANSPORT,),
+        (DRAWN,),
         ("raise ValueError('no luck')",),
         ("print('never')",),
     )
@@ -64,7 +74,7 @@ def test_a_run_of_a_notebook_tells_its_lines_and_keeps_what_had_been_shown(gangs
     )
     assert gangs.wait(handle).state is RunState.FAILED
     assert gangs.error(handle).message == "ValueError: no luck"
-    assert gangs.texts(handle, 0)[:3] == ["beside 3 it's 0", "4", "'ipc'"]
+    assert gangs.texts(handle, 0)[:4] == ["beside 3 it's 0", "4", "'ipc'", "0 of 2"]
 
     kept = json.loads((tmp_path / handle.run_dir / "outputs/notebook/train.ipynb").read_text())
     sources = ["".join(each["source"]) for each in kept["cells"]]
@@ -72,10 +82,30 @@ def test_a_run_of_a_notebook_tells_its_lines_and_keeps_what_had_been_shown(gangs
     assert sources[1] == f'epochs = 3\nname = "it\'s"\nmost = {most}'
     shown = [each["outputs"] for each in kept["cells"]]
     assert [each["output_type"] for each in shown[2]] == ["stream", "execute_result"]
-    assert (shown[4][0]["ename"], shown[5]) == ("ValueError", [])
+    assert [each["data"] for each in shown[4]] == [{"text/plain": ["2 of 2"]}]
+    assert (shown[5][0]["ename"], shown[6]) == ("ValueError", [])
     assert [each.name for each in (tmp_path / handle.run_dir / "outputs/notebook").iterdir()] == [
         "train.ipynb"
     ]
+
+
+def test_what_cells_draw_without_text_is_a_sign_of_life_once_a_second(monkeypatch, capfd):
+    clock = TurnedClock(monkeypatch, program)
+    teller = program.Teller()
+    for seconds, kind, content in [
+        (0.0, "comm_msg", {"data": {"method": "update"}}),
+        (0.5, "update_display_data", {"data": {"text/html": "1 of 3"}}),
+        (0.5, "update_display_data", {"data": {"text/html": "2 of 3"}}),
+        (0.0, "display_data", {"data": {"text/plain": "<Figure>", "image/png": ""}}),
+        (9.0, "display_data", {"data": {"text/html": "<p>"}}),
+        (0.0, "stream", {"text": "loading", "name": "stdout"}),
+        (0.9, "comm_msg", {"data": {}}),
+        (0.1, "comm_msg", {"data": {}}),
+        (1.0, "clear_output", {"wait": True}),
+    ]:
+        clock.sleep(seconds)
+        teller.tell(kind, content)
+    assert capfd.readouterr().out == "\r\r<Figure>\n\rloading\n\r"
 
 
 def test_an_image_that_cannot_is_told_with_what_to_add(tmp_path):
