@@ -39,8 +39,8 @@ class CodeFile(Struct, frozen=True, kw_only=True):
 class CodeListing(Struct, frozen=True, kw_only=True):
     """Listing of all code that travels with a job; `name` is the same for the same content.
 
-    `left_out` are links to what does not travel, and folders (they end in a slash) of what was
-    fetched from runs.
+    `left_out` are links to what does not travel, folders (they end in a slash) of what was fetched
+    from runs, and the code's own `outputs`, whose place on a node is taken.
     """
 
     name: str

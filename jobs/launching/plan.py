@@ -26,6 +26,7 @@ from jobs.jobfile.read import CodeLocation, LoadedJob
 from jobs.jobfile.resolve import resolve
 from jobs.jobfile.resolve import size_text as job_size_text
 from jobs.launching.notes import job_notes
+from jobs.rank.folder import RESULTS
 from jobs.stacks.cost import price_text
 
 if TYPE_CHECKING:
@@ -311,6 +312,8 @@ def _code_text(spec: JobSpec, code: Snapshot | None) -> str:
 
 
 def _left_out_text(spec: JobSpec, name: str) -> str:
+    if name.rstrip("/") == RESULTS:
+        return f"{name} (never travels: in the folder of a rank it is what comes back from the run)"
     if name.endswith("/"):
         return f"{name} (fetched from a run)"
     try:

@@ -6,18 +6,19 @@ import errno
 import os
 
 CHUNK = 1 << 20
+RESULTS = "outputs"  # in a rank's folder a link to what comes back from the run
 FICLONE = 0x40049409  # of linux/fs.h: two files share their blocks until one is written to
 
 
 def copy_tree(source: str, target: str) -> None:
-    """Copy a folder but its `outputs`, whose place a link takes; links stay links."""
+    """Copy a folder but its RESULTS, whose place a link takes; links stay links."""
     os.makedirs(target)
     folders = [""]
     while folders:
         prefix = folders.pop()
         for entry in os.scandir(f"{source}/{prefix}"):
             name = prefix + entry.name
-            if name == "outputs":
+            if name == RESULTS:
                 continue
             if entry.is_symlink():
                 os.symlink(os.readlink(entry.path), f"{target}/{name}")

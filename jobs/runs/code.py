@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from msgspec import Struct
 
 from jobs.contracts.errors import LaunchError, NotFound
-from jobs.rank.folder import copy_content
+from jobs.rank.folder import RESULTS, copy_content
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -28,8 +28,8 @@ _MADE = frozenset({"outputs", "logs", "metrics.jsonl", "summary.json", "error.js
 class Snapshot(Struct, frozen=True, kw_only=True):
     """Counts of the files that travel, and the names of those that stay here.
 
-    `left_out` are links to what does not travel, and folders (they end in a slash) of what was
-    fetched from runs.
+    `left_out` are links to what does not travel, folders (they end in a slash) of what was fetched
+    from runs, and the code's own `outputs`, whose place on a node is taken.
     """
 
     num_files: int
@@ -174,7 +174,7 @@ def travelling(source: Path, only: Sequence[str], exclude: Sequence[Path]) -> It
     """Yield all that travels, folders before what is in them, links last.
 
     `only` names the files or folders that travel (all when empty), `exclude` folders that never
-    do. Ignored folders are not even listed. A link to something that travels stays a link; any
+    do. Ignored folders are not even listed. RESULTS is left out, whatever it is. A link to something that travels stays a link; any
     other is left out: what it leads to may be nobody's business but the user's.
     Raises NotFound for a part that is not there, LaunchError for one that is elsewhere.
     """
@@ -250,15 +250,28 @@ def _walk(root: Path, start: str, rules: _Rules, exclude: set[str]) -> Iterator[
         if prefix:
             yield Entry(prefix, "folder")
         for item in items:
-            name = prefix + item.name
-            if item.is_symlink():
-                if not inside.ignore(name) and not inside.ignore(f"{name}/"):
-                    yield Entry(name, "link")
-            elif item.is_dir(follow_symlinks=False):
-                if not inside.ignore(f"{name}/"):
-                    waiting.append((f"{name}/", inside))
-            elif item.is_file(follow_symlinks=False) and not inside.ignore(name):
-                yield Entry(name, "file")
+            entry = _judged(item, prefix + item.name, inside)
+            if entry is None:
+                continue
+            if entry.kind == "folder":
+                waiting.append((entry.name, inside))
+            else:
+                yield entry
+
+
+def _judged(item: os.DirEntry[str], name: str, rules: _Rules) -> Entry | None:
+    """Tell what something in a folder is by its name and kind; None where it is ignored."""
+    is_folder, is_link = item.is_dir(follow_symlinks=False), item.is_symlink()
+    named = f"{name}/" if is_folder else name
+    if rules.ignore(named) or (is_link and rules.ignore(f"{name}/")):
+        return None
+    if name == RESULTS:
+        return Entry(named, "left out")
+    if is_link:
+        return Entry(name, "link")
+    if is_folder:
+        return Entry(named, "folder")
+    return Entry(name, "file") if item.is_file(follow_symlinks=False) else None
 
 
 def _parted(prefix: str, items: list[os.DirEntry[str]]) -> tuple[list[os.DirEntry[str]], list[str]]:

@@ -61,6 +61,16 @@ def test_a_script_is_run_as_it_is_planned(typing):
     assert (dry.code, "python train.py 3 -v" in dry.out) == (0, True)
 
 
+def test_a_plan_says_that_results_beside_the_script_do_not_travel(launching, typing):
+    """There programs that are run by hand write, as Hydra does."""
+    (launching.folder / "outputs").mkdir()
+    (launching.folder / "outputs" / "log.txt").write_text("x")
+    lines = typing("plan", "train.py").out.splitlines()
+    assert [line.partition(" ")[2].strip() for line in lines if line.startswith("left out")] == [
+        "out  outputs/ (never travels: in the folder of a rank it is what comes back from the run)"
+    ]
+
+
 def test_an_option_of_the_script_before_the_dashes_is_told_where_it_belongs(launching, typing):
     typed = typing("run", "train.py", "--epochs", "3")
     assert typed.code == 2

@@ -290,6 +290,31 @@ def test_what_was_fetched_into_a_part_of_the_code_is_left_out_and_said(
     assert not (tmp_path / "after/results").exists()
 
 
+@pytest.mark.parametrize("kind", ["folder", "file", "link"])
+def test_outputs_of_the_code_are_left_out_and_said_as_ranks_have_the_runs(
+    source: Path, tmp_path: Path, kind: str
+) -> None:
+    own = {"train.py": "", "model/outputs/heads.py": ""}
+    write(source, own)
+    if kind == "folder":
+        write(source, {"outputs/2026-11-27/log.txt": "x" * 1000})
+    elif kind == "file":
+        (source / "outputs").touch()
+    else:
+        (source / "outputs").symlink_to("model")
+    assert snapshot(source, tmp_path / "copy") == Snapshot(
+        num_files=2, bytes=0, left_out=("outputs/" if kind == "folder" else "outputs",)
+    )
+    assert copied(tmp_path / "copy") == sorted(own)
+    copy_tree(str(tmp_path / "copy"), str(tmp_path / "node"))
+    assert copied(tmp_path / "node") == sorted(own)
+
+
+def test_outputs_that_an_ignore_file_names_are_not_worth_a_word(source: Path) -> None:
+    write(source, {"train.py": "", "outputs/log.txt": "", ".launchignore": "/outputs/\n"})
+    assert measure(source).left_out == ()
+
+
 def test_only_what_is_named_travels(source: Path, tmp_path: Path) -> None:
     write(
         source, {"trainer/a.py": "", "trainer/x.log": "", "other/b.py": "", ".gitignore": "*.log"}
