@@ -116,32 +116,6 @@ class TestResume:
                 line for line in rest if line[0] > step or split == "val"
             ]
 
-    def test_one_corrupt_picture_too_many_costs_no_step_that_was_taken(
-        self, zygote, pictures, tmp_path
-    ):
-        """Rank 1 meets them, one a batch; the run goes on where more of them may be skipped."""
-        torn, run_dir = tmp_path / "torn", tmp_path / "run"
-        shutil.copytree(pictures, torn)
-        files = sorted((torn / "train").rglob("*.jpg"))
-        of_rank_1 = rank_batches(20, 4, World(rank=1, size=2), seed=1, epoch=1)
-        for number in [batch[0] for batch in of_rank_1][2:]:
-            files[number].write_bytes(files[number].read_bytes()[:300])
-        given = ("--data", str(torn), "--batch-per-rank", "2", "--epochs", "1", "--seed", "1")
-        argv = [*CLASSIFIER, *given, *SMALL, "--workers", "1", "--max-corrupt"]
-        gang = start_gang(zygote, [*argv, "2"], strategy="ddp", size=2, folder=run_dir)
-        assert gang.wait(RUN_TIMEOUT_S) == [1, 1], gang.texts()
-        gang.end()
-        (kept,) = (run_dir / "checkpoints").iterdir()
-        step = int(kept.name.split("-")[1])
-        said = f"; checkpoint of step {step} is kept"
-        others, own = (text.splitlines()[-1] for text in gang.texts())
-        hint = " (hint: that rank's last line says why)"
-        assert others == f"error: another rank cannot go on{said}{hint}"
-        assert own.startswith("error: 3 corrupt pictures are more than --max-corrupt 2: `")
-        assert own.endswith(f"{said} (hint: get the file again, or take it away)")
-        resumed = train(zygote, *argv, "3", folder=run_dir, size=2)
-        assert (resumed.summary["resumed_from_step"], resumed.summary["steps"]) == (step, 5)
-
 
 class TestEvaluation:
     def evaluate(self, zygote, data: Path, folder: Path, size: int) -> list[dict]:
@@ -214,6 +188,31 @@ class TestOneRank:
             "error: --evaluate-only would evaluate random weights: "
             f"`{weights}` is for 7 classes, not 3",
         )
+
+
+def test_one_corrupt_picture_too_many_costs_no_step_that_was_taken(zygote, pictures, tmp_path):
+    """Rank 1 meets them, one a batch; the run goes on where more of them may be skipped."""
+    torn, run_dir = tmp_path / "torn", tmp_path / "run"
+    shutil.copytree(pictures, torn)
+    files = sorted((torn / "train").rglob("*.jpg"))
+    of_rank_1 = rank_batches(20, 4, World(rank=1, size=2), seed=1, epoch=1)
+    for number in [batch[0] for batch in of_rank_1][2:]:
+        files[number].write_bytes(files[number].read_bytes()[:300])
+    given = ("--data", str(torn), "--batch-per-rank", "2", "--epochs", "1", "--seed", "1")
+    argv = [*CLASSIFIER, *given, *SMALL, "--workers", "1", "--max-corrupt"]
+    gang = start_gang(zygote, [*argv, "2"], strategy="ddp", size=2, folder=run_dir)
+    assert gang.wait(RUN_TIMEOUT_S) == [1, 1], gang.texts()
+    gang.end()
+    (kept,) = (run_dir / "checkpoints").iterdir()
+    step = int(kept.name.split("-")[1])
+    said = f"; checkpoint of step {step} is kept"
+    others, own = (text.splitlines()[-1] for text in gang.texts())
+    hint = " (hint: that rank's last line says why)"
+    assert others == f"error: another rank cannot go on{said}{hint}"
+    assert own.startswith("error: 3 corrupt pictures are more than --max-corrupt 2: `")
+    assert own.endswith(f"{said} (hint: get the file again, or take it away)")
+    resumed = train(zygote, *argv, "3", folder=run_dir, size=2)
+    assert (resumed.summary["resumed_from_step"], resumed.summary["steps"]) == (step, 5)
 
 
 def test_a_mistake_is_one_line_that_says_what_to_do(zygote, pictures, tmp_path):
