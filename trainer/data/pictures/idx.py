@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import math
 import struct
+import zlib
 from pathlib import Path
 
 from trainer.common.errors import TrainingError
@@ -50,7 +51,7 @@ def read_idx(folder: Path, name: str) -> tuple[tuple[int, ...], bytes]:
 def _unpack(path: Path) -> bytes:
     try:
         return gzip.decompress(path.read_bytes())
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         message = f"`{path}` is not a complete gzip file: {error}"
         raise TrainingError(message, hint="get the file again") from None
 

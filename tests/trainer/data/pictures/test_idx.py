@@ -23,6 +23,13 @@ def test_what_was_written_is_read_back_plain_and_packed(tmp_path):
     assert read_idx(tmp_path, "b") == ((300,), bytes(300))
 
 
+def _damaged(content: bytes) -> bytes:
+    """Give it with a byte changed that belongs to the codes of its deflated block."""
+    packed = bytearray(gzip.compress(content, mtime=0))
+    packed[12] ^= 0xFF
+    return bytes(packed)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -32,6 +39,7 @@ def test_what_was_written_is_read_back_plain_and_packed(tmp_path):
         ("a", bytes([0, 0, 8, 1, 0, 0, 0, 5, 1, 2]), "holds 2 values, its header says 5"),
         ("a.gz", b"not packed", "is not a complete gzip file"),
         ("a.gz", gzip.compress(bytes(1000), mtime=0)[:20], "is not a complete gzip file"),
+        ("a.gz", _damaged(bytes(range(256))), "is not a complete gzip file: .*get the file again"),
         ("other", b"", r"no `a` \(or `a.gz`\) in .*launch data prepare"),
     ],
 )
