@@ -18,6 +18,11 @@ from trainer.data.pictures.files import SUFFIXES, ShardFiles, unreadable
 
 LABEL_SUFFIX = "cls"
 CLASSES_FILE = "classes.txt"
+# Far above any data set's; a network's last layer has a row for each.
+MOST_CLASSES = 1 << 24
+# More than any label has.
+_MOST_LABEL_BYTES = 40
+_READ_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +73,8 @@ class _Members:
 def open_tars(folder: Path, shards: Sequence[str]) -> TarPictures:
     """Index the members of these tar files, of which only headers and labels are read.
 
-    Raises TrainingError for what is no tar file, for a picture without a label or the other way
-    round, and for a picture that would not be taken by the name or the kind of its member.
+    Raises TrainingError for what is no tar file or not all of one, for a picture without a label or the
+    other way round, and for a picture that would not be taken by the name or the kind of its member.
     """
     members = _Members()
     labels = array("I")
@@ -101,16 +106,15 @@ def _labelled(path: str) -> Iterator[tuple[tarfile.TarInfo, int]]:
                         raise _two_pictures(path, pictures[key], member)
                     pictures[key] = member
                 elif member.isreg() and suffix == LABEL_SUFFIX:
-                    content = shard.extractfile(member)
-                    assert content is not None
-                    labels[key] = int(content.read())
+                    labels[key] = _label(path, shard, member)
+            _require_end(path, shard)
     except (OSError, ValueError, tarfile.TarError) as error:
         raise unreadable(path, str(error)) from None
     for key in (key for key in labels if key not in pictures):
         message = f"`{path}` has no picture for its label `{key}.{LABEL_SUFFIX}`"
         raise TrainingError(message, hint="a member of that name with the suffix jpg, jpeg or png")
     for key, member in pictures.items():
-        if labels.get(key, -1) < 0:
+        if key not in labels:
             message = f"`{path}` has no label `{key}.{LABEL_SUFFIX}` for `{member.name}`"
             raise TrainingError(message, hint="a member of that name that holds a number from 0")
         yield member, labels[key]
@@ -136,17 +140,57 @@ def _require_picture(path: str, member: tarfile.TarInfo, suffix: str) -> None:
     raise TrainingError(message, hint=hint)
 
 
+def _label(path: str, shard: tarfile.TarFile, member: tarfile.TarInfo) -> int:
+    content = shard.extractfile(member)
+    assert content is not None
+    text = content.read(_MOST_LABEL_BYTES).strip()
+    if not text.isdigit() or int(text) >= MOST_CLASSES:
+        shown = text.decode(errors="backslashreplace")
+        message = f"`{path}:{member.name}` holds {shown!r}, which is no label"
+        raise TrainingError(message, hint=f"a number from 0 to {MOST_CLASSES - 1:,}")
+    return int(text)
+
+
+def _require_end(path: str, shard: tarfile.TarFile) -> None:
+    """Raise TrainingError where the members end by anything but zeros up to the end of the file.
+
+    `tarfile` takes a header that is damaged or cut off for the end, and all that follows is lost.
+    """
+    file, at = shard.fileobj, shard.offset
+    assert file is not None
+    file.seek(at)
+    block = file.read(tarfile.BLOCKSIZE)
+    if not block:
+        message = f"`{path}` cannot be read: it ends at byte {at:,} without a tar's end"
+        hint = "get the file again; if it is whole, `truncate -s +1024 FILE` adds the end"
+        raise TrainingError(message, hint=hint)
+    if block != bytes(tarfile.BLOCKSIZE):
+        raise unreadable(path, f"it is damaged or cut off at byte {at:,}")
+    while more := file.read(_READ_BYTES):
+        if more.strip(b"\0"):
+            message = f"`{path}` cannot be read: more follows after its end at byte {at:,}"
+            raise TrainingError(message, hint="one tar archive a file, as `tar -cf` writes it")
+
+
 def _two_pictures(path: str, one: tarfile.TarInfo, other: tarfile.TarInfo) -> TrainingError:
     message = f"`{path}` has two pictures of one key: `{one.name}`, `{other.name}`"
     return TrainingError(message, hint="a key, a name up to its first dot, has one picture")
 
 
 def _class_names(path: Path, num_seen: int) -> tuple[str, ...]:
-    if not path.is_file():
+    try:
+        # With or without a byte order mark, as some editors put before it.
+        names = path.read_text(encoding="utf-8-sig").split("\n")
+    except FileNotFoundError:
         return tuple(str(number) for number in range(num_seen))
-    names = tuple(path.read_text(encoding="utf-8").split("\n"))
-    names = names[:-1] if names[-1] == "" else names
+    except OSError as error:
+        raise unreadable(str(path), error.strerror) from None
+    except UnicodeDecodeError:
+        message = f"`{path}` cannot be read: it is not UTF-8 text"
+        raise TrainingError(message, hint="save it with that encoding") from None
+    while names and not names[-1].strip():
+        names.pop()
     if len(names) < num_seen:
         message = f"`{path}` names {len(names)} classes, but there is a label {num_seen - 1}"
         raise TrainingError(message, hint="one name a line, in the order of labels")
-    return names
+    return tuple(names)

@@ -113,6 +113,27 @@ class TestShards:
         train, val = open_splits(tmp_path)
         assert train.classes == val.classes == ("0", "1", "2")
 
+    @pytest.mark.parametrize(
+        "names", [b"\xef\xbb\xbfants\r\nbees\r\n", b"ants\nbees\n\n \n", b"ants\nbees"]
+    )
+    def test_names_of_classes_have_neither_a_mark_before_nor_blank_lines_behind(
+        self, tmp_path, names
+    ):
+        (self.make(tmp_path) / "classes.txt").write_bytes(names)
+        assert open_pictures(tmp_path, "train").classes == ("ants", "bees")
+
+    @pytest.mark.parametrize("label", [b"2", b"2\n", b" 002\r\n"])
+    def test_a_label_may_have_blanks_and_zeros_around_it(self, tmp_path, label):
+        write_shard(tmp_path / "train" / "0.tar", {"a.jpg": b"a", "a.cls": label})
+        assert list(open_pictures(tmp_path, "train").labels) == [2]
+
+    @pytest.mark.parametrize("num_zeros", [512, 1024, 512 + 20, 1 << 20])
+    def test_a_tar_ends_with_any_number_of_zeros(self, tmp_path, num_zeros):
+        path = self.make(tmp_path) / "train" / "000.tar"
+        whole = path.read_bytes().rstrip(b"\0")
+        path.write_bytes(whole + bytes(-len(whole) % 512 + num_zeros))
+        assert len(open_pictures(tmp_path, "train").labels) == 3
+
     def test_hidden_members_and_folders_are_no_pictures(self, tmp_path):
         hidden = {"._a.jpg": b"", "d/._a.x.jpg": b"", "d/.cls": b"0", ".jpg": b""}
         write_shard(tmp_path / "train" / "0.tar", {"d/a.jpg": b"a", "d/a.cls": b"0", **hidden})
@@ -192,10 +213,40 @@ class TestMistakes:
             shard.addfile(link)
         self.check(tmp_path, "`DIR/train/0.tar:b.jpg` cannot be used: it is a link (hint: ")
 
-    @pytest.mark.parametrize("label", [b"ant", b"", b"-1"])
-    def test_a_label_that_is_no_number(self, tmp_path, label):
+    @pytest.mark.parametrize(
+        ("label", "shown"),
+        [
+            (b"n01440764\n", "'n01440764'"),
+            (b" ", "''"),
+            (b"-1", "'-1'"),
+            (b"3.0", "'3.0'"),
+            (b"\xff\xfe3\0", r"'\\xff\\xfe3\x00'"),
+            (b"%d" % 2**24, "'16777216'"),
+            (b"%d" % 2**32, "'4294967296'"),
+            (b"1" * 5000, f"'{'1' * 40}'"),
+        ],
+    )
+    def test_a_label_that_is_no_number_of_a_class(self, tmp_path, label, shown):
         write_shard(tmp_path / "train" / "0.tar", {"a.jpg": b"", "a.cls": label})
-        self.check(tmp_path, "`DIR/train/0.tar`")
+        self.check(
+            tmp_path,
+            f"`DIR/train/0.tar:a.cls` holds {shown}, which is no label (hint: a number from 0 to 16,777,215)",
+        )
+
+    @pytest.mark.parametrize(
+        "names", ["chien\nch\xe2t\n".encode("latin-1"), "a\n".encode("utf-16")]
+    )
+    def test_names_of_classes_that_are_no_utf8(self, tmp_path, names):
+        write_shard(tmp_path / "train" / "0.tar", {"a.jpg": b"", "a.cls": b"0"})
+        write_files(tmp_path, {"classes.txt": names})
+        self.check(
+            tmp_path, "`DIR/classes.txt` cannot be read: it is not UTF-8 text (hint: save it"
+        )
+
+    def test_names_of_classes_that_are_no_file(self, tmp_path):
+        write_shard(tmp_path / "train" / "0.tar", {"a.jpg": b"", "a.cls": b"0"})
+        (tmp_path / "classes.txt").symlink_to("classes.txt")
+        self.check(tmp_path, "`DIR/classes.txt` cannot be read: Too many levels of symbolic links")
 
     def test_a_shard_that_is_no_tar(self, tmp_path):
         write_files(tmp_path, {"train/0.tar": b"no tar at all" * 100})
@@ -219,6 +270,48 @@ class TestMistakes:
             pictures.read(0)
         assert f"{path}:a.jpg" in str(error.value)
         self.check(tmp_path, "`DIR/train/0.tar` cannot be read: unexpected end of data")
+
+    def damaged(self, folder: Path, change) -> int:
+        """A shard of ten pictures of which a part is changed; gives where the eighth's header is."""
+        path = folder / "train" / "0.tar"
+        members = {f"{n}.{suffix}": b"0" for n in range(10) for suffix in ("jpg", "cls")}
+        write_shard(path, members)
+        with tarfile.open(path) as shard:
+            at = shard.getmember("7.jpg").offset
+        data = bytearray(path.read_bytes())
+        path.write_bytes(change(data, at))
+        return at
+
+    def test_a_shard_with_a_damaged_header_of_a_member(self, tmp_path):
+        def change(data, at):
+            data[at + 5] ^= 1
+            return data
+
+        at = self.damaged(tmp_path, change)
+        message = f"`DIR/train/0.tar` cannot be read: it is damaged or cut off at byte {at:,}"
+        self.check(tmp_path, f"{message} (hint: get the file again)")
+
+    @pytest.mark.parametrize("more", [1, 100, 511])
+    def test_a_shard_that_ends_in_a_header(self, tmp_path, more):
+        at = self.damaged(tmp_path, lambda data, at: data[: at + more])
+        self.check(tmp_path, f"it is damaged or cut off at byte {at:,} (hint: get the file again)")
+
+    def test_a_shard_that_ends_between_two_members(self, tmp_path):
+        at = self.damaged(tmp_path, lambda data, at: data[:at])
+        message = f"`DIR/train/0.tar` cannot be read: it ends at byte {at:,} without a tar's end"
+        self.check(tmp_path, f"{message} (hint: get the file again; ")
+        # As the hint says for one that is known to be whole.
+        path = tmp_path / "train" / "0.tar"
+        os.truncate(path, path.stat().st_size + 1024)
+        assert len(open_pictures(tmp_path, "train").labels) == 7
+
+    def test_a_shard_with_zeros_in_place_of_members(self, tmp_path):
+        at = self.damaged(tmp_path, lambda data, at: data[:at] + bytes(1024) + data[at + 1024 :])
+        self.check(tmp_path, f"more follows after its end at byte {at:,} (hint: one tar archive")
+
+    def test_a_shard_with_another_one_behind_it(self, tmp_path):
+        self.damaged(tmp_path, lambda data, at: data + data)
+        self.check(tmp_path, "`DIR/train/0.tar` cannot be read: more follows after its end at byte")
 
     def test_a_picture_that_went_away_is_named(self, tmp_path):
         pictures = open_pictures(write_files(tmp_path, FILES), "train")
