@@ -146,12 +146,14 @@ def _stop(process: subprocess.Popen[str]) -> None:
 
 
 def _failed(failure: str, said: str, code: int) -> EnvironmentFailure:
-    last = said.splitlines()[-1] if said else f"exit code {code}"
+    *before, last = said.splitlines() or [f"exit code {code}"]
     if not last.startswith("error: "):
         if said:
             console.say(said)
         message = f"{failure}: {last}"
         return EnvironmentFailure(message, hint="this is a bug in the program; see its output")
+    if before:
+        console.say("\n".join(before))
     # The program has one line for both; see trainer.common.errors.
     reason, _, hint = last.removeprefix("error: ").partition(" (hint: ")
     return EnvironmentFailure(

@@ -77,6 +77,13 @@ def _of_free() -> str:
     return {"2": "half"}[part]
 
 
+def _room_for_shards() -> int:
+    """Count the shards that an index of ImageNet's classes can list, to the next ten thousand."""
+    classes = tuple(f"n{number:08}" for number in range(1000))
+    paths = {name: packing._shard_path(name, 0, "tar") for name in ("train", "val")}
+    return round(index.room_for_shards("pictures", "tar", classes, paths), -4)
+
+
 PROMISES: dict[str, tuple[Promise, ...]] = {
     "docs/data.md": (
         promise("modified within {} s of being read", scan_cache.RACY_NS / 10**9),
@@ -130,6 +137,11 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise(
             "a window of {} shards is {} GiB",
             *(spelled(sharding.WINDOW_SHARDS), gib(sharding.WINDOW_SHARDS * packing.SHARD_BYTES)),
+        ),
+        promise("a line where they are more than {}", spelled(packing._MOST_IN_A_LINE)),
+        promise(
+            "an `index.json` of {} MiB, of which there is room for about {}",
+            *(mib(index.MOST_INDEX_BYTES), _room_for_shards()),
         ),
         promise("is POSIX ustar with mode {}, owner", tar._MODE[-5:-1].decode()),
         promise("and one in {} more for validation", imagenet.TRAIN_PER_VAL),

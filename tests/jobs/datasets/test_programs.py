@@ -118,6 +118,21 @@ def test_the_programs_own_hint_goes_before_ours(tmp_path, monkeypatch):
     )
 
 
+def test_lines_before_the_programs_error_reach_the_user(tmp_path, capsys):
+    bad = {f"set/train/a/{number}.jpg": b"no picture" for number in range(7)}
+    folder = make_folder(tmp_path, bad) / "set"
+    with pytest.raises(EnvironmentFailure, match=r"it was not packed: 7 pictures: .*; and 2 more$"):
+        run_program(
+            "pack",
+            [str(folder), f"--to={tmp_path}/shards"],
+            failure="it was not packed",
+            as_json=False,
+        )
+    told = capsys.readouterr().err
+    assert [f"/{number}.jpg` cannot be packed" in told for number in range(7)] == [True] * 7
+    assert "error: " not in told
+
+
 def test_a_program_that_breaks_is_shown_as_it_broke(tmp_path, monkeypatch, capsys):
     (tmp_path / "sklearn").mkdir()
     (tmp_path / "sklearn" / "__init__.py").write_text("raise ValueError('odd')")

@@ -35,7 +35,14 @@ from trainer.data.disk.partial_folder import PartialFolder, is_free
 from trainer.data.disk.workers import num_cores, run_tasks
 from trainer.data.pack.sources import FileFacts, Samples, Source, look_at_files, open_source
 from trainer.data.pack.writer import ShardTask, WrittenShard, write_shard
-from trainer.data.shards.index import Format, Index, Split, write_index, write_places
+from trainer.data.shards.index import (
+    Format,
+    Index,
+    Split,
+    room_for_shards,
+    write_index,
+    write_places,
+)
 
 # Large enough that a store's delay does not count, small enough that a few are read at a time.
 SHARD_BYTES = 128 << 20
@@ -48,6 +55,8 @@ _UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30}
 # Another number where equal folders come to be packed in another way.
 _VERSION = 1
 _INTERRUPTED = 130
+# Of pictures that cannot be packed an error names so many.
+_MOST_IN_A_LINE = 5
 # Of files of pretrained weights; no picture has one.
 _WEIGHTS = {".pth", ".safetensors"}
 
@@ -159,7 +168,7 @@ def pack(folder: Path, target: Path, *, encoding: Format, shard_bytes: int, even
 def plan_shards(source: Source, encoding: Format, shard_bytes: int) -> Plan:
     """Decide on the order of samples and the ends of shards; looks at each file's size.
 
-    Raises TrainingError for a file that is not there.
+    Raises TrainingError for a file that is not there, and for more shards than an index can list.
     """
     digest = hashlib.sha256(json.dumps([_VERSION, source.kind, encoding, shard_bytes]).encode())
     digest.update(json.dumps(source.classes).encode())
@@ -180,7 +189,26 @@ def plan_shards(source: Source, encoding: Format, shard_bytes: int) -> Plan:
             )
         )
         digest.update(name.encode() + facts.digest)
-    return Plan(source=source, format=encoding, splits=splits, digest=digest.hexdigest())
+    plan = Plan(source=source, format=encoding, splits=splits, digest=digest.hexdigest())
+    _require_room_in_index(plan)
+    return plan
+
+
+def _require_room_in_index(plan: Plan) -> None:
+    paths = {
+        split.name: _shard_path(split.name, split.num_shards, plan.format) for split in plan.splits
+    }
+    room = room_for_shards(plan.source.kind, plan.format, plan.source.classes, paths)
+    # Each split's number of shards is rounded.
+    whole = room - len(paths)
+    if whole <= 0:
+        message = f"the names of {len(plan.source.classes)} classes do not fit into an index"
+        raise TrainingError(message, hint="shorter names")
+    if plan.num_shards > room:
+        message = f"{plan.num_shards} shards are more than the {room} that an index can list"
+        num_bytes = plan.num_bytes + plan.num_samples * _SAMPLE_OVERHEAD_BYTES
+        hint = f"--shard-size {num_bytes // whole // 1024 + 1}KiB, or larger"
+        raise TrainingError(message, hint=hint)
 
 
 def shard_bounds(sizes: Sequence[int], shard_bytes: int) -> list[int]:
@@ -236,12 +264,18 @@ def _write_shards(partial: PartialFolder, plan: Plan, events: Events) -> Mapping
 
 
 def _all_of(wrong: Sequence[TrainingError]) -> TrainingError:
-    """Join the errors of all pictures that cannot be packed, so that all are mended at once."""
+    """Join the errors of all pictures that cannot be packed, so that all are mended at once.
+
+    More than a line can hold are told on stderr, each on a line of its own.
+    """
     if len(wrong) == 1:
         return wrong[0]
-    shown = "; ".join(sorted(str(error).partition(" (hint: ")[0] for error in wrong)[:5])
-    more = f"; and {len(wrong) - 5} more" if len(wrong) > 5 else ""
-    message = f"{len(wrong)} pictures: {shown}{more}"
+    reasons = sorted(error.message for error in wrong)
+    shown, more = "; ".join(reasons[:_MOST_IN_A_LINE]), ""
+    if len(reasons) > _MOST_IN_A_LINE:
+        more = f"; and {len(reasons) - _MOST_IN_A_LINE} more"
+        print(*reasons, sep="\n", file=sys.stderr)
+    message = f"{len(reasons)} pictures: {shown}{more}"
     return TrainingError(message, hint="get them again, or take them out")
 
 

@@ -158,8 +158,41 @@ def write_places(folder: Path, split: str, data: bytes) -> PlacesFile:
 
 def write_index(folder: Path, index: Index) -> None:
     """Write the index, whole or not at all; it goes last, when all that it names is there."""
+    write_whole(folder / INDEX_FILE, _encode_index(index))
+
+
+def room_for_shards(
+    kind: Kind, encoding: Format, classes: tuple[str, ...], longest_paths: Mapping[str, str]
+) -> int:
+    """Count the shards that an index can list without being too large to be read, whatever their sizes.
+
+    `longest_paths` has a path of each split, no shorter than those of its shards.
+    """
+    sha256, largest = "0" * 64, 2**63 - 1
+
+    def num_bytes(splits: Mapping[str, tuple[Shard, ...]]) -> int:
+        places = {name: f"{name}/{PLACES_FILE}" for name in splits}
+        listed = {
+            name: Split(
+                samples=largest,
+                bytes=largest,
+                places=PlacesFile(path=places[name], bytes=largest, sha256=sha256),
+                shards=shards,
+            )
+            for name, shards in splits.items()
+        }
+        return len(_encode_index(Index(kind=kind, format=encoding, classes=classes, splits=listed)))
+
+    path = max(longest_paths.values(), key=len)
+    shard = Shard(path=path, samples=largest, bytes=largest, sha256=sha256)
+    empty = num_bytes(dict.fromkeys(longest_paths, ()))
+    of_one = num_bytes(dict.fromkeys(longest_paths, (shard,))) - empty
+    return max(0, MOST_INDEX_BYTES - empty) * len(longest_paths) // of_one
+
+
+def _encode_index(index: Index) -> bytes:
     content = {"schema": SCHEMA, **asdict(index)}
-    write_whole(folder / INDEX_FILE, json.dumps(content, indent=1, ensure_ascii=False).encode())
+    return json.dumps(content, indent=1, ensure_ascii=False).encode()
 
 
 def _parse_index(found: Mapping[str, Any]) -> Index:

@@ -6,11 +6,13 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
 from collections import Counter
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -23,10 +25,19 @@ from tests.busy import wait_until
 from trainer.common.errors import TrainingError
 from trainer.data.disk.events import Events
 from trainer.data.disk.partial_folder import PartialFolder
-from trainer.data.pack.program import main, pack, parse_size, shard_bounds
+from trainer.data.pack.program import main, pack, parse_size, plan_shards, shard_bounds
+from trainer.data.pack.sources import Sample, Source
 from trainer.data.pack.writer import sample_key
 from trainer.data.pictures.splits import open_pictures
-from trainer.data.shards.index import read_index, read_places
+from trainer.data.shards.index import (
+    Index,
+    PlacesFile,
+    Shard,
+    Split,
+    read_index,
+    read_places,
+    write_index,
+)
 from trainer.data.synthesize.coco import make_coco
 from trainer.data.synthesize.stripes import make_pictures
 
@@ -249,6 +260,77 @@ def test_all_pictures_that_cannot_be_packed_are_named_at_once(tmp_path, capsys):
         (folder / f"train/a/{number}.jpg").unlink()
     with pytest.raises(TrainingError, match=r"5\.jpg` cannot be packed: the JPEG has no end"):
         run_pack(folder, tmp_path / "shards")
+
+
+def test_of_many_pictures_that_cannot_be_packed_each_has_a_line_before_the_error(tmp_path, capsys):
+    folder = write_classes(tmp_path / "pictures")
+    names = sorted(str(folder / f"train/a/x{number}.jpg") for number in range(12))
+    for name in names:
+        Path(name).write_bytes(b"RIFF\0\0\0\0WEBP")
+    assert main([str(folder), "--to", str(tmp_path / "shards"), "--shard-size", "2kB"]) == 1
+    *lines, error = capsys.readouterr().err.splitlines()
+    assert lines == [f"`{name}` cannot be packed: it is neither a JPEG nor a PNG" for name in names]
+    assert error == (
+        f"error: 12 pictures: {'; '.join(lines[:5])}; and 7 more (hint: get them again, or take them out)"
+    )
+
+
+@dataclass(frozen=True)
+class SameFile:
+    """So many samples of one file."""
+
+    path: str
+    number: int
+
+    def __len__(self):
+        return self.number
+
+    def __getitem__(self, index):
+        return Sample(path=self.path, label=0)
+
+
+@pytest.mark.parametrize("encoding", ["tar", "tfrecord"])
+def test_more_shards_than_an_index_can_list_are_refused_before_the_first(tmp_path, encoding):
+    (tmp_path / "a.jpg").write_bytes(bytes(3000))
+    samples = {name: SameFile(str(tmp_path / "a.jpg"), 30_000) for name in ("train", "val")}
+    source = Source(kind="pictures", classes=("a",), splits=samples)
+    with pytest.raises(
+        TrainingError, match=r"^60000 shards are more than the [0-9]+ that"
+    ) as error:
+        plan_shards(source, encoding, 4096)
+    wanted = re.fullmatch(r"--shard-size ([0-9]+KiB), or larger", error.value.hint)
+    plan = plan_shards(source, encoding, parse_size(wanted[1]))
+    # As large as sizes come to be: what is planned can be read.
+    places = PlacesFile(path="train/places.bin", bytes=2**40, sha256="f" * 64)
+    splits = {}
+    for split in plan.splits:
+        shards = tuple(
+            Shard(
+                path=f"{split.name}/{split.name}-{number:06}.{encoding}",
+                samples=2,
+                bytes=10**9,
+                sha256="f" * 64,
+            )
+            for number in range(split.num_shards)
+        )
+        number = len(shards)
+        splits[split.name] = Split(
+            samples=2 * number, bytes=10**9 * number, places=places, shards=shards
+        )
+    index = Index(kind="pictures", format=encoding, classes=("a",), splits=splits)
+    write_index(tmp_path, index)
+    assert read_index(tmp_path) == index
+    assert plan.num_shards > 30_000
+
+
+def test_names_of_classes_that_fill_an_index_are_refused(tmp_path):
+    (tmp_path / "a.jpg").write_bytes(bytes(3000))
+    classes = tuple(f"{number:0250}" for number in range(33_000))
+    source = Source(
+        kind="pictures", classes=classes, splits={"train": SameFile(str(tmp_path / "a.jpg"), 3)}
+    )
+    with pytest.raises(TrainingError, match="the names of 33000 classes do not fit into an index"):
+        plan_shards(source, "tar", 4096)
 
 
 def rename_both(folder):

@@ -15,6 +15,7 @@ from trainer.data.shards.index import (
     encode_places,
     read_index,
     read_places,
+    room_for_shards,
     write_index,
     write_places,
 )
@@ -178,3 +179,31 @@ def test_places_are_some_twenty_bytes_a_sample_in_memory(tmp_path):
     tracemalloc.stop()
     assert len(places) == count
     assert kept < 21 * count
+
+
+@pytest.mark.parametrize("splits", [("train",), ("train", "val")])
+def test_as_many_shards_are_read_as_there_is_room_for_and_hardly_more(
+    tmp_path, monkeypatch, splits
+):
+    monkeypatch.setattr("trainer.data.shards.index.MOST_INDEX_BYTES", 60_000)
+    classes = tuple(f"é{number}" for number in range(1000))
+    paths = {name: f"{name}/{name}-{0:06}.tfrecord" for name in splits}
+    room = room_for_shards("coco", "tfrecord", classes, paths)
+
+    def written(num_shards):
+        """Puts all of them into the first split, and as many digits into each number as there can be."""
+        listed = {}
+        for name in splits:
+            shards = (Shard(path=paths[name], samples=10**17, bytes=10**17, sha256="f" * 64),)
+            shards = shards * num_shards if name == splits[0] else ()
+            total = 10**17 * len(shards)
+            places = write_places(tmp_path, name, b"")
+            listed[name] = Split(samples=total, bytes=total, places=places, shards=shards)
+        write_index(tmp_path, Index(kind="coco", format="tfrecord", classes=classes, splits=listed))
+        return read_index(tmp_path)
+
+    assert len(written(room).splits["train"].shards) == room > 150
+    with pytest.raises(TrainingError, match="it has more than 60,000 bytes: pack larger shards"):
+        written(room + room // 20)
+    names = tuple("n" * 250 for _ in range(300))
+    assert room_for_shards("pictures", "tar", names, paths) == 0
