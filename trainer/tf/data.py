@@ -60,7 +60,7 @@ def open_data(options: Options, ranks: Ranks, device: DeviceName) -> Data:
         # One batch is enough to validate nothing.
         return Data(train=noise, val=noise, num_train=made.num_train, num_val=batch, classes=names)
     folder = picture_folder(options.data, made, ranks, input_name="imagenet")
-    train, val = open_splits(folder)
+    train, val = open_splits(folder, is_main=ranks.world.is_main)
     require_full_batch(len(train.labels), batch_per_rank=batch, world_size=ranks.world.size)
     corrupt = CorruptPictures(options.max_corrupt, fail=ranks.notice.fail)
     load = partial(

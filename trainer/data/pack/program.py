@@ -149,7 +149,10 @@ def pack(folder: Path, target: Path, *, encoding: Format, shard_bytes: int, even
         PartialFolder(target).forget_finished()
         message = f"`{target}` is there already"
         raise TrainingError(message, hint="a new folder; or remove it first")
-    plan = plan_shards(open_source(folder), encoding, shard_bytes)
+    source = open_source(folder)
+    for text in source.left_out:
+        events.tell("note", text)
+    plan = plan_shards(source, encoding, shard_bytes)
     events.tell(
         "note",
         f"{plan.num_samples} pictures, {plan.num_bytes / 1e6:.1f} MB, "

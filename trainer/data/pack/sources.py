@@ -53,11 +53,12 @@ class FileFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A dataset's folder as it is to be packed."""
+    """A dataset's folder as it is to be packed; `left_out` has a sentence for each split with such files."""
 
     kind: Kind
     classes: tuple[str, ...]
     splits: Mapping[str, Samples]
+    left_out: Sequence[str] = ()
 
 
 def open_source(folder: Path) -> Source:
@@ -79,9 +80,11 @@ def _open_class_folders(folder: Path) -> Source:
         raise TrainingError(message, hint="DIR/train/<class>/*.jpg, or a folder as COCO 2017's")
     train = open_folders(folder / "train")
     splits: dict[str, Samples] = {"train": FolderSamples(train)}
+    left_out = [train.left_out]
     if (folder / "val").is_dir():
         val = open_folders(folder / "val")
         splits["val"] = FolderSamples(val)
+        left_out.append(val.left_out)
         if odd := sorted(set(train.classes) ^ set(val.classes)):
             more = f" and {len(odd) - 5} more" if len(odd) > 5 else ""
             message = (
@@ -92,7 +95,12 @@ def _open_class_folders(folder: Path) -> Source:
         if not name.isprintable():
             message = f"class folder {name!r} has a name that cannot be written into an index"
             raise TrainingError(message, hint="rename it")
-    return Source(kind="pictures", classes=train.classes, splits=splits)
+    return Source(
+        kind="pictures",
+        classes=train.classes,
+        splits=splits,
+        left_out=[text for text in left_out if text],
+    )
 
 
 def look_at_files(samples: Samples) -> FileFacts:

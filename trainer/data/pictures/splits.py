@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Protocol
 
 from trainer.common.errors import TrainingError
-from trainer.data.pictures.folders import open_folders, visible
+from trainer.common.messages import warn
+from trainer.data.pictures.folders import FolderPictures, open_folders, visible
 from trainer.data.pictures.packed import open_packed
 from trainer.data.pictures.tars import TarPictures, open_tars
 from trainer.data.shards.index import Index, read_index
@@ -78,9 +79,15 @@ class Repeated:
         return self._pictures.name(index % self._number)
 
 
-def open_splits(folder: Path) -> tuple[Pictures, Pictures]:
-    """Give training and validation pictures; raises TrainingError where their classes differ."""
+def open_splits(folder: Path, *, is_main: bool = True) -> tuple[Pictures, Pictures]:
+    """Give training and validation pictures; raises TrainingError where their classes differ.
+
+    The main rank warns of what lies in class folders and is no picture.
+    """
     train, val = open_pictures(folder, "train"), open_pictures(folder, "val")
+    for pictures in (train, val):
+        if is_main and isinstance(pictures, FolderPictures) and pictures.left_out:
+            warn(pictures.left_out)
     if isinstance(train, TarPictures) and isinstance(val, TarPictures):
         # Without names a split knows the classes that it has seen.
         longer = max(train.classes, val.classes, key=len)

@@ -333,6 +333,18 @@ def test_names_of_classes_that_fill_an_index_are_refused(tmp_path):
         plan_shards(source, "tar", 4096)
 
 
+def test_what_is_left_out_of_class_folders_is_told(tmp_path, capsys):
+    folder = write_classes(tmp_path / "pictures")
+    (folder / "train/a/x.webp").touch()
+    (folder / "val/b/more").mkdir()
+    run_pack(folder, tmp_path / "shards")
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [event["text"] for event in events if event["event"] == "note"][:-1] == [
+        f"`{folder}/train`: 1 file that is neither .jpeg, .jpg nor .png (.webp 1) is left out",
+        f"`{folder}/val`: 1 folder in class folders is left out",
+    ]
+
+
 def rename_both(folder):
     for split in ("train", "val"):
         (folder / split / "b").rename(os.fsdecode(os.fsencode(folder / split) + b"/\xff"))

@@ -61,6 +61,58 @@ class TestFolders:
         write_files(tmp_path, {**FILES, **odd, "train/README.jpg": b""})
         assert len(open_pictures(tmp_path, "train").labels) == 3
 
+    def test_what_is_left_out_of_class_folders_is_told_once(self, tmp_path, capsys):
+        kinds = ["webp"] * 9 + ["TIF", "tif", "bmp", "gif", "heic", "avif"]
+        more = {f"train/ants/{n}.{kind}": b"" for n, kind in enumerate(kinds)}
+        more |= {
+            "train/bees/far/x.jpg": b"",
+            "train/ants/far/x.jpg": b"",
+        }
+        write_files(tmp_path, {**FILES, **more, "val/bees/x.webp": b""})
+        open_splits(tmp_path)
+        assert capsys.readouterr().err.splitlines() == [
+            f"warning: `{tmp_path}/train`: 15 files that are neither .jpeg, .jpg nor .png "
+            "(.webp 9, .tif 2, .avif 1, .bmp 1, .gif 1, others 1) and 2 folders in class folders are left out",
+            f"warning: `{tmp_path}/val`: 1 file that is neither .jpeg, .jpg nor .png (.webp 1) is left out",
+        ]
+
+    def test_of_a_rank_that_does_not_print_nothing_is_told(self, tmp_path, capsys):
+        write_files(tmp_path, {**FILES, "train/ants/x.webp": b""})
+        open_splits(tmp_path, is_main=False)
+        assert capsys.readouterr().err == ""
+
+    def test_of_files_without_a_suffix_that_is_told(self, tmp_path):
+        odd = [
+            "train/ants/LICENSE",
+            "train/bees/x.",
+            "train/bees/x.\n",
+            "train/bees/at 12.5 o'clock",
+        ]
+        write_files(tmp_path, {**FILES, **dict.fromkeys(odd, b"")})
+        assert open_pictures(tmp_path, "train").left_out == (
+            f"`{tmp_path}/train`: 4 files that are neither .jpeg, .jpg nor .png (without suffix 4) "
+            "are left out"
+        )
+
+    def test_hidden_files_and_folders_are_left_out_untold(self, tmp_path, capsys):
+        hidden = {"train/ants/._a.webp": b"", "train/ants/.cache/x.jpg": b""}
+        open_splits(write_files(tmp_path, {**FILES, **hidden}))
+        assert capsys.readouterr().err == ""
+
+    def test_links_are_what_they_lead_to_and_one_to_itself_is_a_file(self, tmp_path):
+        write_files(tmp_path, {**FILES, "far/wasps/f.jpg": b"wasp f", "far/list.txt": b""})
+        links = {"train/wasps": "../far/wasps", "train/loop": "loop", "train/lost": "lo"}
+        links |= {"train/ants/far": "../../far", "train/ants/loop": "loop", "train/ants/lost": "no"}
+        for name, target in links.items():
+            (tmp_path / name).symlink_to(target)
+        pictures = open_pictures(tmp_path, "train")
+        assert pictures.classes == ("ants", "bees", "wasps")
+        assert ("wasps", b"wasp f") in samples(pictures)
+        assert pictures.left_out == (
+            f"`{tmp_path}/train`: 2 files that are neither .jpeg, .jpg nor .png (without suffix 2) "
+            "and 1 folder in class folders are left out"
+        )
+
     def test_a_name_that_is_no_utf8_is_read(self, tmp_path):
         write_files(tmp_path, FILES)
         name = os.fsdecode(b"caf\xe9.jpg")
