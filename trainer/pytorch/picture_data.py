@@ -77,7 +77,7 @@ def open_loaders(
     repeats: int = 1,
 ) -> tuple[Data, Pictures, Pictures]:
     """Open a data set's folder; gives its batches and the pictures that they are made of."""
-    train, val = open_splits(folder)
+    train, val = open_splits(folder, is_main=ranks.world.is_main)
     threads = DecodingThreads(options.workers or ranks.world.num_workers(device.type))
     corrupt = (
         CorruptPictures(options.max_corrupt, fail=ranks.notice.fail) if skips_corrupt else None
