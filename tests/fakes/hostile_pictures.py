@@ -1,4 +1,4 @@
-"""Pictures of a few bytes that ask a decoder for gigabytes, or for a decoder of another format."""
+"""Pictures of a few bytes that ask a decoder for gigabytes or another format, or that are damaged."""
 
 from __future__ import annotations
 
@@ -15,8 +15,31 @@ def hostile_pictures() -> dict[str, bytes]:
 
 def huge_png(width: int = SIDE, height: int = SIDE) -> bytes:
     """Give a PNG whose header says so many pixels, and whose data ends soon."""
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    chunks = (b"IHDR", header), (b"IDAT", zlib.compress(bytes(1000))), (b"IEND", b"")
+    return _png(width, height, zlib.compress(bytes(1000)))
+
+
+def damaged_pngs() -> dict[str, bytes]:
+    """Give PNGs of 40 x 30 pixels with a whole header and a whole end, by the damage between them."""
+    rows = (b"\0" + bytes(range(120))) * 30
+    packed = zlib.compress(rows)
+    return {
+        "PNG of few rows": _png(40, 30, zlib.compress(rows[:-300])),
+        "PNG cut within": _png(40, 30, packed[: len(packed) // 2]),
+        "PNG of an unknown filter": _png(40, 30, zlib.compress(b"\x09" + rows[1:])),
+        "PNG with a wrong sum": _png(40, 30, packed).replace(packed[-4:], b"SUMS"),
+        "PNG of a damaged header": _png(40, 30, packed).replace(b"\0\x1e\x08\2", b"\0\x1e\x07\2"),
+        "PNG cut off": _png(40, 30, packed)[:-30],
+    }
+
+
+def deep_png() -> bytes:
+    """Give a PNG of 16 bits in each of three colours, which Pillow reads as 8."""
+    return _png(1, 1, zlib.compress(bytes(7)), depth=16)
+
+
+def _png(width: int, height: int, packed: bytes, *, depth: int = 8) -> bytes:
+    header = struct.pack(">IIBBBBB", width, height, depth, 2, 0, 0, 0)
+    chunks = (b"IHDR", header), (b"IDAT", packed), (b"IEND", b"")
     return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, data) for kind, data in chunks)
 
 

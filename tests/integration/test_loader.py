@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.hostile_pictures import hostile_pictures
+from tests.fakes.hostile_pictures import damaged_pngs, hostile_pictures
 from trainer.data.synthesize.stripes import make_pictures
 
 CHECKS = "tests.integration.programs.picture_checks"
@@ -57,9 +57,17 @@ def test_every_usual_format_is_three_colours_of_bytes(found):
 
 def test_a_file_that_is_no_whole_picture_is_named(found):
     said = found["broken"]
-    assert set(said) == {"empty", "text", "cut", "header", "deep", *hostile_pictures()}
+    files = {"empty", "text", "cut", "header", "deep", "deep colours"}
+    assert set(said) == {*files, *damaged_pngs(), *hostile_pictures()}
     hint = "(hint: get the file again, or take it away)"
-    assert said["deep"] == "`DIR/x.jpg` has more than 8 bits a colour (hint: convert it to 8 bits)"
+    for name in ("deep", "deep colours"):
+        why = "has more than 8 bits a colour (hint: convert it to 8 bits)"
+        assert said[name] == f"`DIR/x.jpg` {why}"
+    # By torchvision's decoder of PNGs each of them ended the process.
+    for name in damaged_pngs():
+        assert said[name].startswith("`DIR/x.jpg` is not a complete picture: ")
+        assert said[name].endswith(hint)
+        assert " at 0x" not in said[name]
     for name in ("huge JPEG", "huge PNG"):
         why = "65500 x 65500 pixels are more than 89,478,485"
         assert said[name] == f"`DIR/x.jpg` is not a complete picture: {why} {hint}"

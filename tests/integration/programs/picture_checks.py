@@ -24,7 +24,7 @@ from PIL import Image
 from torchvision.transforms import RandomResizedCrop
 from torchvision.transforms.v2 import functional as reference
 
-from tests.fakes.hostile_pictures import hostile_pictures
+from tests.fakes.hostile_pictures import damaged_pngs, deep_png, hostile_pictures
 from trainer.common.errors import TrainingError
 from trainer.common.position import Position
 from trainer.data.pictures.corrupt import CorruptPictures
@@ -211,6 +211,8 @@ def broken(_folder: Path) -> object:
         "cut": whole[: len(whole) // 2],
         "header": whole[:100],
         "deep": deep.getvalue(),
+        "deep colours": deep_png(),
+        **damaged_pngs(),
         **hostile_pictures(),
     }
     said = {}

@@ -20,7 +20,7 @@ def decode_rgb(source: bytes | Path, name: str, formats: tuple[str, ...] | None 
 
     Raises TrainingError for what is no whole picture, or has too many pixels, or grey of over 8 bits.
     """
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     try:
         file = io.BytesIO(source) if isinstance(source, bytes) else source
@@ -30,7 +30,11 @@ def decode_rgb(source: bytes | Path, name: str, formats: tuple[str, ...] | None 
             # Pillow clips those values instead of scaling them: of 16 bits nearly all become white.
             if picture.mode.startswith(("I", "F")):
                 raise too_deep(name)
+            # How clear a palette's colours are: `convert` leaves it out, and warns.
+            picture.info.pop("transparency", None)
             return picture.convert("RGB")
+    except UnidentifiedImageError:  # Pillow names the object that it read
+        raise not_whole(name, "Unsupported image file") from None
     except (
         OSError,
         ValueError,

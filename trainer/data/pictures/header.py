@@ -27,6 +27,9 @@ _SCAN, _END = 0xDA, 0xD9
 # By IHDR's colour type: grey, RGB, palette, grey and alpha, RGB and alpha.
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 
+# In IHDR, behind the start, the chunk's length and name, width and height.
+_PNG_DEPTH_AT = len(PNG_START) + 16
+
 
 class CorruptPicture(TrainingError):
     """A picture whose bytes no decoder can read; `reason` names it without a hint."""
@@ -84,6 +87,11 @@ def require_few_pixels(width: int, height: int, name: str) -> None:
     """Raise TrainingError where a decoded picture would take more memory than any needs."""
     if width * height > MOST_PIXELS:
         raise not_whole(name, f"{width} x {height} pixels are more than {MOST_PIXELS:,}")
+
+
+def is_deep_png(data: bytes) -> bool:
+    """Tell whether a PNG has more than 8 bits a colour, which Pillow cuts to 8 where it is no grey."""
+    return data[_PNG_DEPTH_AT : _PNG_DEPTH_AT + 1] > b"\x08"
 
 
 def not_whole(name: str, why: str) -> CorruptPicture:

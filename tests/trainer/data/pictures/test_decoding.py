@@ -35,3 +35,10 @@ def test_what_has_8_bits_or_fewer_becomes_three_colours(mode, pixel, rgb):
     buffer = io.BytesIO()
     Image.new(mode, (20, 10), pixel).save(buffer, "PNG")
     assert decode_rgb(buffer.getvalue(), "x").getpixel((5, 5)) == rgb
+
+
+def test_a_palette_of_clear_colours_is_read_without_a_warning():
+    buffer = io.BytesIO()
+    picture = Image.new("RGB", (20, 10), (200, 100, 50)).quantize(4)
+    picture.save(buffer, "PNG", transparency=b"\x7f")
+    assert decode_rgb(buffer.getvalue(), "x").getpixel((5, 5)) == (200, 100, 50)
