@@ -280,6 +280,16 @@ class TestFigures:
         assert found["perturbed"] == found["perturbed_peer"]
         assert 0.1 < found["perturbed"]["mask_ap"] < found["perturbed"]["box_ap"] < 0.9
 
+    def test_objects_count_however_others_write_them_down(self, found):
+        """In a text with a byte order mark, too. Of an object without outline the box alone is found."""
+        others = {**found["others"]}
+        names = ("ids from 0", "ids anew in each picture", "a crowd without outline")
+        whole = [others.pop(name) for name in (*names, "neither area nor iscrowd")]
+        assert whole == [[1.0, 1.0]] * 4
+        assert len(others) == 5
+        assert {box for box, _ in others.values()} == {1.0}
+        assert {0.9 < mask < 1 for _, mask in others.values()} == {True}
+
     def test_who_finds_nothing_gets_zeros(self, found):
         assert set(found["nothing"].values()) == {0.0}
         assert found["nothing"].keys() == found["truth"].keys()

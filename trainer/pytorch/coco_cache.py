@@ -26,8 +26,8 @@ from trainer.data.synthesize.folders import default_folder, whole_folder
 from trainer.pytorch.maskrcnn_loading import encode_outline
 from trainer.pytorch.strategy import Ranks
 
-# Another number for other arrays of the same annotations.
-VERSION = 2
+# Another number for other arrays of the same annotations, or where others are refused.
+VERSION = 3
 ABOUT = "about.json"
 # Of each picture; `name_ends` and `object_ends` tell where its bytes and its objects end.
 OF_PICTURES = ("ids", "widths", "heights", "name_ends", "object_ends")

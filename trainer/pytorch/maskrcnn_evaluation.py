@@ -7,7 +7,7 @@ import functools
 import io
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,12 @@ from pycocotools.cocoeval import COCOeval
 from torch import Tensor, nn
 
 from trainer.common.sharding import batches_in_order, shard
-from trainer.data.pictures.coco import CocoPicture, CocoSplit
+from trainer.data.pictures.coco import (
+    CocoAnnotation,
+    CocoPicture,
+    CocoSplit,
+    read_annotations,
+)
 from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.data.pictures.header import CorruptPicture
 from trainer.pytorch.maskrcnn_loading import Reader, read_image
@@ -181,8 +186,42 @@ def coco_figures(annotations: Path, results: Sequence[dict[str, Any]]) -> dict[s
 
 @functools.lru_cache(maxsize=1)
 def _read_truth(annotations: Path, _changed_ns: int) -> COCO:
-    """Read the annotations once, and not for each evaluation."""
-    return COCO(str(annotations))
+    """Read the annotations once, and not for each evaluation.
+
+    They are numbered anew: to pycocotools 0 is no object, and of two with one number there is one.
+    """
+    found = read_annotations(annotations)
+    truth = COCO()
+    truth.dataset = {
+        "images": [
+            {"id": each.id, "width": each.width, "height": each.height}
+            for each in found.images.values()
+        ],
+        "categories": [{"id": number, "name": name} for number, name in found.categories.items()],
+        "annotations": [
+            {
+                "id": number,
+                "image_id": each.image.id,
+                "category_id": each.category,
+                "iscrowd": int(each.is_crowd),
+                "bbox": list(each.box),
+                "area": each.area,
+                "segmentation": _segmentation(each),
+            }
+            for number, each in enumerate(found.annotations, 1)
+        ],
+    }
+    truth.createIndex()
+    return truth
+
+
+def _segmentation(each: CocoAnnotation) -> Any:
+    """Give the outline as pycocotools takes it; where there is none, one that covers nothing."""
+    if isinstance(each.outline, Mapping):
+        return each.outline
+    height, width = each.image.height, each.image.width
+    nothing = {"size": [height, width], "counts": [height * width]}
+    return [polygon.tolist() for polygon in each.outline] or nothing
 
 
 def _load(truth: COCO, results: list[dict[str, Any]]) -> COCO:

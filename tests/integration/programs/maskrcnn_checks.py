@@ -5,6 +5,7 @@ import io
 import json
 import random
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,7 +27,13 @@ from trainer.common.world import World
 from trainer.data.pictures.coco import CocoObject, CocoPicture, CocoSplit, read_split
 from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.pytorch import maskrcnn
-from trainer.pytorch.maskrcnn_evaluation import FIGURES, coco_figures, evaluate
+from trainer.pytorch.maskrcnn_evaluation import (
+    FIGURES,
+    Found,
+    coco_figures,
+    coco_results,
+    evaluate,
+)
 from trainer.pytorch.maskrcnn_loading import read_sample
 from trainer.pytorch.maskrcnn_model import (
     Design,
@@ -139,6 +146,58 @@ def peer_figures(split: CocoSplit, answers: list[dict[str, torch.Tensor]]) -> di
             named = zip(FIGURES, judged.stats, strict=True)
             figures |= {f"{kind}_{name}": float(value) for name, value in named if value >= 0}
     return figures
+
+
+def check_others(split: CocoSplit) -> dict[str, Any]:
+    """AP of boxes and masks where the truth is found, of the same objects as other programs write them."""
+    about = json.loads(split.annotations.read_bytes())
+    results = [
+        each
+        for picture, answer in zip(split.pictures, truth(split), strict=True)
+        for each in coco_results(
+            Found(
+                boxes=answer["boxes"],
+                labels=answer["labels"],
+                scores=answer["scores"],
+                masks=answer["masks"][:, 0] > 0,
+            ),
+            picture,
+            split.category_ids,
+        )
+    ]
+    objects = [each for each in about["annotations"] if not each["iscrowd"]]
+    (crowd, *_) = (each for each in about["annotations"] if each["iscrowd"])
+    in_picture: Counter[int] = Counter()
+    anew = []
+    for each in objects:
+        in_picture[each["image_id"]] += 1
+        anew.append({**each, "id": in_picture[each["image_id"]]})
+
+    def given(*names: str, each: dict[str, Any]) -> dict[str, Any]:
+        return {name: each[name] for name in each if name not in names}
+
+    def outlined(outline: Any) -> list[dict[str, Any]]:
+        return [{**objects[0], "segmentation": outline}, *objects[1:]]
+
+    files = {
+        "ids from 0": [{**each, "id": number} for number, each in enumerate(objects)],
+        "ids anew in each picture": anew,
+        "neither area nor iscrowd": [given("area", "iscrowd", each=each) for each in objects],
+        "a crowd without outline": [*objects, given("segmentation", each=crowd)],
+        "an empty outline": outlined([]),
+        "an empty polygon": outlined([[]]),
+        "a polygon of one point": outlined([[1, 1]]),
+        "a polygon of two points": outlined([[1, 1, 5, 5]]),
+        "no outline": outlined(None),
+    }
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, annotations in files.items():
+            path = Path(folder) / f"{name}.json"
+            path.write_text(json.dumps({**about, "annotations": annotations}), "utf-8-sig")
+            figures = coco_figures(path, results)
+            found[name] = [figures["box_ap"], figures["mask_ap"]]
+    return found
 
 
 def check_samples(split: CocoSplit) -> dict[str, Any]:
@@ -323,6 +382,7 @@ def main(argv: Sequence[str]) -> None:
         "perturbed": own_figures(split, wrong),
         "perturbed_peer": peer_figures(split, wrong),
         "nothing": coco_figures(split.annotations, []),
+        "others": check_others(split),
         "samples": check_samples(split),
         "weights": check_weights(),
         "recipe": check_recipe(),

@@ -10,7 +10,13 @@ import pytest
 from PIL import Image
 
 from trainer.common.errors import TrainingError
-from trainer.data.pictures.coco import CocoObject, CocoPicture, read_split, require_equal_categories
+from trainer.data.pictures.coco import (
+    CocoObject,
+    CocoPicture,
+    read_annotations,
+    read_split,
+    require_equal_categories,
+)
 from trainer.data.pictures.coco_batches import count_batches, grouped_batches, is_flipped
 from trainer.data.synthesize.coco import CATEGORIES, main, make_coco
 
@@ -33,6 +39,10 @@ def annotation(number: int, image: int, **changes) -> dict:
     }
 
 
+def without(key: str, number: int = 8) -> dict:
+    return {name: value for name, value in annotation(number, 10).items() if name != key}
+
+
 def content(**changes) -> dict:
     """Three pictures: two objects, a crowd only, nothing."""
     return {
@@ -44,7 +54,7 @@ def content(**changes) -> dict:
         "annotations": [
             annotation(1, 10),
             annotation(2, 10, category_id=90, bbox=[35, -4, 20, 50], segmentation=CODE),
-            annotation(3, 20, iscrowd=1, segmentation=CODE),
+            annotation(3, 20, iscrowd=1, segmentation={**CODE, "size": [40, 30]}),
         ],
         "categories": [{"id": 90, "name": "toothbrush"}, {"id": 5, "name": "airplane"}],
         **changes,
@@ -87,12 +97,15 @@ class TestReading:
             annotation(3, 10, segmentation=[[1.0, 1.0, 5.0, 5.0]]),
             annotation(4, 10, segmentation=[]),
             annotation(5, 10, segmentation=[[1.0, 1.0, 5.0, 5.0], SQUARE]),
+            annotation(6, 10, segmentation=None),
+            annotation(7, 10, segmentation=[[]]),
+            without("segmentation"),
         ]
         folder = write(tmp_path, "val2017", content(annotations=useless))
         found = read_split(folder, "val2017")
         assert [each.annotation for each in found.pictures[0].objects] == [5]
         assert found.pictures[0].objects[0].outline == (array("d", SQUARE),)
-        assert found.num_unusable == 4
+        assert found.num_unusable == 7
 
     def test_runs_cover_the_picture_packed_or_not_also_as_whole_numbers_with_a_point(
         self, tmp_path
@@ -120,21 +133,134 @@ class TestReading:
         )
 
 
+class TestWhatTrainingAndEvaluationRead:
+    """As pycocotools takes it, which asks for more than the format's usual writers give."""
+
+    def test_what_a_file_leaves_out_is_what_the_rest_says(self, tmp_path):
+        bare = {"id": 0, "image_id": 20, "category_id": 5, "bbox": [2, 3, 10, 5]}
+        crowd = {**bare, "id": 0, "iscrowd": True, "area": None, "segmentation": []}
+        folder = write(tmp_path, "val2017", content(annotations=[bare, crowd]))
+        found = read_annotations(folder / "annotations" / "instances_val2017.json")
+        assert [each.area for each in found.annotations] == [50.0, 50.0]
+        assert [each.is_crowd for each in found.annotations] == [False, True]
+        assert [each.outline for each in found.annotations] == [(), ()]
+
+    @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+    def test_its_text_may_be_in_any_of_jsons_encodings(self, tmp_path, encoding):
+        folder = write(tmp_path, "val2017", content())
+        path = folder / "annotations" / "instances_val2017.json"
+        path.write_bytes(path.read_text().encode(encoding))
+        assert len(read_annotations(path).annotations) == 3
+
+    def test_whole_numbers_may_have_a_point(self, tmp_path):
+        images = [{**each, "width": float(each["width"])} for each in IMAGES]
+        outline = {**CODE, "size": [30.0, 40.0]}
+        told = content(images=images, annotations=[annotation(1.0, 10.0, segmentation=outline)])
+        found = read_split(write(tmp_path, "val2017", told), "val2017")
+        kept = [found.pictures[0].width, found.pictures[0].objects[0].annotation]
+        kept += found.pictures[0].objects[0].outline["size"]
+        assert kept == [40, 1, 30, 40]
+        assert {type(each) for each in kept} == {int}
+
+
 IMAGES = content()["images"]
+WHOLE = "is no whole number from 0 to 9223372036854775807"
 MISTAKES = {
     "no json": ("{", "instances_val2017.json` cannot be used: Expecting property name"),
     "no object": ("[]", "it is not a JSON object"),
-    "no categories": ({"images": [], "annotations": []}, "format (KeyError('categories'))"),
-    "a number for a list": (content(images=7), "it is not in COCO's format (TypeError("),
+    "no categories": (
+        {"images": [], "annotations": []},
+        "it is not in COCO's format: it has no list of `categories`",
+    ),
+    "a number for a list": (
+        content(images=7),
+        "it is not in COCO's format: it has no list of `images`",
+    ),
     "a box of three": (
         content(annotations=[annotation(1, 10, bbox=[1, 2, 3])]),
-        "format (ValueError('not enough values",
+        "annotation 1 is not in COCO's format: not enough values",
+    ),
+    "no box": (
+        content(annotations=[annotation(1, 10), without("bbox")]),
+        "annotation 8 is not in COCO's format: no `bbox`",
+    ),
+    "a box of null": (
+        content(annotations=[annotation(8, 10, bbox=None)]),
+        "annotation 8 is not in COCO's format: cannot unpack",
+    ),
+    "a box without an end": (
+        content(annotations=[annotation(8, 10, bbox=[1, 2, float("inf"), 3])]),
+        "annotation 8 is not in COCO's format: its box is not finite",
+    ),
+    "a number that no float holds": (
+        content(annotations=[annotation(8, 10, bbox=[1.0, 2, 10**400, 3])]),
+        "annotation 8 is not in COCO's format: int too large to convert to float",
+    ),
+    "no id": (
+        content(annotations=[annotation(1, 10), without("id")]),
+        "annotation at place 1 is not in COCO's format: no `id`",
+    ),
+    "a polygon without its list": (
+        content(annotations=[annotation(8, 10, segmentation=SQUARE)]),
+        "annotation 8 is not in COCO's format: an outline is a list of polygons, or {size, counts}",
+    ),
+    "a list of runs": (
+        content(annotations=[annotation(8, 10, segmentation=[CODE])]),
+        "annotation 8 is not in COCO's format: an outline is a list of polygons, or {size, counts}",
+    ),
+    "a crowd of another size": (
+        content(annotations=[annotation(8, 20, iscrowd=1, segmentation=CODE)]),
+        "the outline of annotation 8 is not of its image's size",
+    ),
+    "a crowd in words": (
+        content(annotations=[annotation(8, 10, iscrowd="0")]),
+        "annotation 8 is not in COCO's format: `iscrowd` is '0', not 0 or 1",
+    ),
+    "an area in words": (
+        content(annotations=[annotation(8, 10, area="large")]),
+        "annotation 8 is not in COCO's format: could not convert string to float: 'large'",
+    ),
+    "an id in words": (
+        content(images=[{**IMAGES[0], "id": "a"}], annotations=[]),
+        f"image 'a' is not in COCO's format: 'a' {WHOLE}",
+    ),
+    "a number as an id in words": (
+        content(images=[{**IMAGES[0], "id": "1"}], annotations=[]),
+        f"image '1' is not in COCO's format: '1' {WHOLE}",
+    ),
+    "an id beyond 64 bits": (
+        content(images=[{**IMAGES[0], "id": 2**63}], annotations=[]),
+        f"image 9223372036854775808 is not in COCO's format: 9223372036854775808 {WHOLE}",
+    ),
+    "an annotation's id beyond 64 bits": (
+        content(annotations=[annotation(2**63, 10)]),
+        f"annotation 9223372036854775808 is not in COCO's format: 9223372036854775808 {WHOLE}",
+    ),
+    "a category's id in words": (
+        content(categories=[{"id": "5", "name": "airplane"}], annotations=[]),
+        f"category '5' is not in COCO's format: '5' {WHOLE}",
+    ),
+    "a width beyond 32 bits": (
+        content(images=[{**IMAGES[0], "width": 2**31}], annotations=[]),
+        "image 30 is not in COCO's format: 2147483648 is no whole number from 0 to 2147483647",
+    ),
+    "a name that is none": (
+        content(images=[{**IMAGES[0], "file_name": 7}], annotations=[]),
+        "image 30 is not in COCO's format: ",
+    ),
+    "an entry that is none": (
+        content(annotations=[7]),
+        "annotation at place 0 is not in COCO's format: ",
     ),
     "no images": (content(images=[], annotations=[]), "it lists no images"),
     "an id twice": (content(images=[*IMAGES, IMAGES[0]]), "two of its images have one id"),
     "a bad category": (
         content(annotations=[annotation(8, 10, category_id=6)]),
         "annotation 8 has category 6, which it lacks",
+    ),
+    "a bad category in words": (
+        content(annotations=[annotation(8, 10, category_id="5")]),
+        "annotation 8 has category '5', which it lacks",
     ),
     "a bad image": (
         content(annotations=[annotation(8, 11)]),
@@ -172,6 +298,15 @@ class TestMistakes:
         assert str(raised.value) == (
             f"no `annotations/instances_train2017.json` in `{tmp_path}` (hint: a folder as COCO "
             "2017's: train2017/, val2017/, annotations/; or --data synthetic)"
+        )
+
+    def test_packed_pictures_are_said_to_be_for_other_readers(self, tmp_path):
+        (tmp_path / "index.json").touch()
+        with pytest.raises(TrainingError) as raised:
+            read_split(tmp_path, "train2017")
+        assert str(raised.value) == (
+            f"`{tmp_path}` holds shards, and Mask R-CNN reads COCO's folders only (hint: the folder "
+            "that was packed: train2017/, val2017/, annotations/)"
         )
 
     def test_a_missing_folder_of_pictures_is_named(self, tmp_path):
