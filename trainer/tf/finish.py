@@ -16,7 +16,8 @@ from trainer.common.throughput import Throughput
 from trainer.tf.job import Job
 from trainer.tf.keeper import Keeper
 from trainer.tf.model_file import write_model
-from trainer.tf.state import weights_digest
+from trainer.tf.state import float_statistics, other_statistics, weights_digest
+from trainer.tf.strategy import copy_of_main
 
 
 def write_results(
@@ -34,6 +35,9 @@ def write_results(
     """
     options, world, run_dir, data = job.options, job.ranks.world, job.ranks.run_dir, job.data
     keeper.finish(hint=options.hint)
+    # An evaluation may move them, too.
+    moved = [*other_statistics(job.network), *float_statistics(job.network)]
+    copy_of_main(moved, job.ranks.strategy, world)
     digests = gather_digests(job)
     skipped = float(data.corrupt.num_skipped if data.corrupt else 0)
     num_skipped = job.ranks.strategy.sum(tf.constant(skipped), "skipped").numpy()

@@ -25,9 +25,9 @@ from trainer.tf.job import Build, Job, Options, prepare
 from trainer.tf.loader import Reading
 from trainer.tf.prediction import predict
 from trainer.tf.profiling import Profiler
-from trainer.tf.state import rank_state, write_statistics
+from trainer.tf.state import other_statistics, rank_state, write_statistics
 from trainer.tf.steps import NUM_TOP
-from trainer.tf.strategy import Ranks
+from trainer.tf.strategy import Ranks, copy_of_main
 
 MAIN_FIGURE = MainFigure(split="val", name="top1", goal="max")
 
@@ -153,10 +153,11 @@ def evaluate(job: Job, position: Position, guard: Guard, driver: Driver) -> dict
 
 
 def average_statistics(job: Job) -> None:
-    """Give all ranks the mean of their batch statistics; a collective, for before an evaluation.
+    """Give all ranks the mean of their batch statistics, and rank 0's counts; a collective, for before an evaluation.
 
     In fp64, where the mean of equal ones is what they are: those of a part that is frozen stay.
     """
+    copy_of_main(other_statistics(job.network), job.ranks.strategy, job.ranks.world)
     own = rank_state(job.network)["buffers"]
     if own.size and job.ranks.world.size > 1:
         total = job.ranks.strategy.sum(tf.constant(own, tf.float64), "statistics").numpy()

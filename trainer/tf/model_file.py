@@ -1,7 +1,8 @@
 """Writes a network's weights as safetensors with a description beside them, and reads both again.
 
 outputs/model/NAME.safetensors   ResNet-50's weights as torchvision names and shapes them, so that one
-                                 file serves all three frameworks; another network's by Keras's path
+                                 file serves all three frameworks, as those of others that consist of
+                                 the same layers only; another network's by Keras's path
 outputs/model/NAME.json          trainer.common.model_about
 """
 
@@ -26,6 +27,7 @@ from trainer.common.model_about import (
 )
 from trainer.common.whole_file import write_whole
 from trainer.tf.network import FusedBatchNorm
+from trainer.tf.state import by_path, file_array, take_effect
 
 Arrays = dict[str, np.ndarray]
 # Name in a file, variable, and the axes that turn its values into the file's.
@@ -78,7 +80,7 @@ def weights_of(network: keras.Model) -> Arrays:
     """Give the network's weights by their names in a file, shaped as there."""
     weights: Arrays = {}
     for name, variable, axes in _named(network):
-        weights[name] = np.ascontiguousarray(variable.numpy().transpose(axes))
+        weights[name] = file_array(variable.numpy().transpose(axes))
         if name.endswith(".running_mean"):
             tracked = name.replace("running_mean", "num_batches_tracked")
             weights[tracked] = np.zeros((), np.int64)
@@ -97,9 +99,22 @@ def _read(path: Path) -> Arrays:
 
 
 def _fill(network: keras.Model, path: Path, weights: Arrays, *, hint: str) -> None:
-    require_shapes(path, weights, weights_of(network), hint=hint)
+    wanted = weights_of(network)
+    # Files of earlier versions hold a scalar as a vector of one.
+    scalars = {
+        name: weights[name].reshape(())
+        for name, each in wanted.items()
+        if not each.shape and name in weights and weights[name].shape == (1,)
+    }
+    weights = weights | scalars
+    require_shapes(path, weights, wanted, hint=hint)
     for name, variable, axes in _named(network):
-        variable.assign(weights[name].astype(variable.dtype).transpose(np.argsort(axes)))
+        variable.assign(weights[name].transpose(_inverse(axes)).astype(variable.dtype))
+    take_effect(network)
+
+
+def _inverse(axes: Sequence[int]) -> Sequence[int]:
+    return [axes.index(each) for each in range(len(axes))]
 
 
 def _head(network: keras.Model, num_classes: int) -> list[Named]:
@@ -124,11 +139,12 @@ def _num_outputs(head: Sequence[Named], weights: Arrays, wanted: Arrays) -> int:
 
 
 def _named(network: keras.Model) -> list[Named]:
-    """Name all weights as torchvision does, where it has names for all of them; else by their path."""
+    """Name all weights as torchvision does, where it has a name for each of them; else by their path."""
     pairs = list(_torch_names(network))
-    if len(pairs) == len(network.weights):
+    if len({name for name, _, _ in pairs}) == len(pairs) == len(network.weights):
         return pairs
-    return [(each.path, each, tuple(range(len(each.shape)))) for each in network.weights]
+    named = by_path(network.weights)
+    return [(name, each, tuple(range(len(each.shape)))) for name, each in named.items()]
 
 
 def _torch_names(network: keras.Model) -> Iterator[Named]:

@@ -3,6 +3,8 @@
 model.safetensors       weights by Keras's path; batch statistics as rank 0 has them
 optimizer.safetensors   variables by path: momenta, steps, the rate, the loss scale
 ranks.safetensors       by `<rank>/rng` and `<rank>/buffers`
+
+A path that is another's, too, has `#2` behind it; bfloat16 lies there as fp32, which NumPy's reader knows.
 """
 
 from __future__ import annotations
@@ -67,11 +69,13 @@ def take_snapshot(
     network: keras.Model, optimizer: keras.optimizers.Optimizer, *, ranks: Arrays
 ) -> Snapshot:
     """Copy the state; `ranks` holds what the ranks differ in."""
+    learning = {id(each) for each in network.trainable_variables}
+    named = by_path(network.weights)
     return Snapshot(
         model=_values(network.weights),
         optimizer=_values(optimizer.variables),
         ranks=ranks,
-        weights=frozenset(variable.path for variable in network.trainable_variables),
+        weights=frozenset(name for name, each in named.items() if id(each) in learning),
     )
 
 
@@ -83,7 +87,7 @@ def restore_snapshot(
         ("network", network.weights, snapshot.model),
         ("optimizer", optimizer.variables, snapshot.optimizer),
     ):
-        found = {variable.path: variable for variable in variables}
+        found = by_path(variables)
         odd = sorted(found.keys() ^ kept.keys())
         odd += [path for path in found if path in kept and kept[path].shape != found[path].shape]
         if odd:
@@ -91,6 +95,34 @@ def restore_snapshot(
             raise TrainingError(message, hint="another --checkpoint-dir")
         for path, variable in found.items():
             variable.assign(kept[path])
+    take_effect(network)
+
+
+def take_effect(network: keras.Model) -> None:
+    """Have weights that were set take effect in layers that compute with constants made of them.
+
+    Such as keras.layers.Normalization; before a graph is made, which would hold those of before.
+    """
+    for layer in network._flatten_layers():  # noqa: SLF001 (`layers` leaves out those within others)
+        if hasattr(layer, "finalize_state"):
+            layer.finalize_state()
+
+
+def by_path(variables: Iterable[Any]) -> dict[str, Any]:
+    """Give the variables by their paths, in their order; the second one of a path is `PATH#2`."""
+    found: dict[str, Any] = {}
+    for variable in variables:
+        name, number = variable.path, 1
+        while name in found:
+            number += 1
+            name = f"{variable.path}#{number}"
+        found[name] = variable
+    return found
+
+
+def file_array(values: np.ndarray) -> np.ndarray:
+    """Copy values in the layout and the kind of number that safetensors writes, and reads again."""
+    return np.array(values, np.float32 if values.dtype.name == "bfloat16" else None, order="C")
 
 
 def rank_state(network: keras.Model) -> Arrays:
@@ -125,6 +157,11 @@ def float_statistics(network: keras.Model) -> Sequence[Any]:
     layers = network._flatten_layers()  # noqa: SLF001 (`layers` leaves out those within others)
     weights = {id(each) for layer in layers for each in layer._trainable_variables}  # noqa: SLF001
     return [each for each in _not_trained(network, "float") if id(each) not in weights]
+
+
+def other_statistics(network: keras.Model) -> Sequence[Any]:
+    """Give weights that are no floating-point numbers, such as counts: what training by gradients leaves alone."""
+    return [each for each in network.non_trainable_weights if "float" not in each.dtype]
 
 
 def write_statistics(network: keras.Model, values: np.ndarray) -> None:
@@ -176,7 +213,5 @@ def _size(variables: Iterable[Any]) -> int:
 
 
 def _values(variables: Iterable[Any]) -> Arrays:
-    """Copy the values in the layout that safetensors writes."""
-    found = {variable.path: np.array(variable.numpy(), order="C") for variable in variables}
-    assert len(found) == len(list(variables)), "two variables of one path"
-    return found
+    """Copy the values as they are written."""
+    return {name: file_array(each.numpy()) for name, each in by_path(variables).items()}

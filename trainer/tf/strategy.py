@@ -25,6 +25,8 @@ from trainer.common.world import World
 StrategyName = Literal["single", "horovod", "mwms"]
 # By which TensorFlow's launchers tell each process its cluster and its place in it.
 CLUSTER = "TF_CONFIG"
+# Types of what TensorFlow's collectives add up.
+REDUCED = (tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.int32, tf.int64)
 # TensorFlow counts the keys of its own groups of collectives up from 1.
 GROUP_OF_HOSTS = 1 << 30
 
@@ -112,6 +114,20 @@ def pick_device(name: DeviceName, world: World) -> DeviceName:
     return "cuda"
 
 
+def copy_of_main(variables: Sequence[Any], strategy: Strategy, world: World) -> None:
+    """Give Keras's variables rank 0's values, to the bit; a collective outside of a graph."""
+    if not variables or world.size == 1:
+        return
+    own = [each.numpy() for each in variables]
+    data = b"".join(each.tobytes() for each in own)
+    words = np.frombuffer(data + bytes(-len(data) % 8), np.int64)  # what no `gather` widens
+    told, start = strategy.gather(words)[0].tobytes(), 0
+    for variable, value in zip(variables, own, strict=True):
+        part = np.frombuffer(told, value.dtype, value.size, start)
+        variable.assign(part.reshape(value.shape))
+        start += value.nbytes
+
+
 class Single:
     """One process, nobody to talk to."""
 
@@ -143,6 +159,21 @@ class Single:
 
     def shutdown(self) -> None:
         """Do nothing: there are no other ranks."""
+
+
+class WideEnough:
+    """A compression of Horovod's that has bfloat16, which it has no operations of, sent as fp32."""
+
+    @staticmethod
+    def compress(tensor: tf.Tensor) -> tuple[tf.Tensor, tf.DType]:
+        """Give what is sent, and the type that it is of."""
+        wide = tf.cast(tensor, tf.float32) if tensor.dtype == tf.bfloat16 else tensor
+        return wide, tensor.dtype
+
+    @staticmethod
+    def decompress(tensor: tf.Tensor, kind: tf.DType) -> tf.Tensor:
+        """Give what came in its own type."""
+        return tensor if tensor.dtype == kind else tf.cast(tensor, kind)
 
 
 class Horovod:
@@ -180,14 +211,16 @@ class Horovod:
     def broadcast(self, variables: Sequence[tf.Variable]) -> None:
         """Broadcast one by one: names are those of the variables' places."""
         for number, variable in enumerate(variables):
-            value = self._hvd.broadcast(variable, root_rank=0, name=f"broadcast.{number}")
-            variable.assign(value)
+            own, kind = WideEnough.compress(variable.read_value())
+            value = self._hvd.broadcast(own, root_rank=0, name=f"broadcast.{number}")
+            variable.assign(WideEnough.decompress(value, kind))
 
     def gradients(
         self, tape: tf.GradientTape, loss: tf.Tensor, weights: Sequence[tf.Variable]
     ) -> list[tf.Tensor]:
         """Average each gradient as soon as it is ready."""
-        return self._hvd.DistributedGradientTape(tape).gradient(loss, weights)
+        tape = self._hvd.DistributedGradientTape(tape, compression=WideEnough)
+        return tape.gradient(loss, weights)
 
     def sum(self, tensor: tf.Tensor, name: str) -> tf.Tensor:
         """Add up by allreduce."""
@@ -248,19 +281,23 @@ class MultiWorkerMirrored:
         require_one_kind(world.rank, is_gpu=device == "cuda", is_gpu_0=bool(is_gpu_0))
 
     def broadcast(self, variables: Sequence[tf.Variable]) -> None:
-        """Add up rank 0's values and the others' zeros."""
+        """Add up rank 0's values and the others' zeros, in int64 what collectives have no type of."""
         own = [
             variable.read_value() if self._rank == 0 else tf.zeros_like(variable)
             for variable in variables
         ]
-        for variable, value in zip(variables, self._reduce("SUM", own), strict=True):
-            variable.assign(value)
+        sent = [each if each.dtype in REDUCED else tf.cast(each, tf.int64) for each in own]
+        for variable, value in zip(variables, self._reduce("SUM", sent), strict=True):
+            variable.assign(tf.cast(value, variable.dtype))
 
     def gradients(
         self, tape: tf.GradientTape, loss: tf.Tensor, weights: Sequence[tf.Variable]
     ) -> list[tf.Tensor]:
-        """Average all gradients in a few collectives of many each."""
-        return self._reduce("MEAN", tape.gradient(loss, weights))
+        """Average all gradients in a few collectives of many each; None is that of an unused weight."""
+        own = tape.gradient(loss, weights)
+        there = [each for each in own if each is not None]
+        means = iter(self._reduce("MEAN", there) if there else [])
+        return [each if each is None else next(means) for each in own]
 
     def sum(self, tensor: tf.Tensor, name: str) -> tf.Tensor:  # noqa: ARG002
         """Add up by allreduce."""
@@ -301,7 +338,14 @@ class MultiWorkerMirrored:
         def reduce(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
             # A tensor of a graph has a device only where it was made under the replica's.
             placed = [tf.identity(tensor) for tensor in tensors]
-            return tf.distribute.get_replica_context().all_reduce(how_in_tf, placed)
+            context, found = tf.distribute.get_replica_context(), [*placed]
+            # A collective takes many tensors of one type.
+            for kind in dict.fromkeys(each.dtype for each in placed):
+                places = [place for place, each in enumerate(placed) if each.dtype == kind]
+                reduced = context.all_reduce(how_in_tf, [placed[place] for place in places])
+                for place, each in zip(places, reduced, strict=True):
+                    found[place] = each
+            return found
 
         return self._strategy.run(reduce, args=(tensors,))
 

@@ -147,7 +147,9 @@ def averaged() -> object:
     """How many of twenty means of equal statistics, over three ranks, are equal to the bit."""
     network, rng, num_equal = build(2, 16), np.random.default_rng(1), 0
     size = rank_state(network)["buffers"].size
-    strategy = SimpleNamespace(sum=lambda own, _name: own + own + own)
+    strategy = SimpleNamespace(
+        sum=lambda own, _name: own + own + own, gather=lambda own: [own, own, own]
+    )
     job: Any = SimpleNamespace(
         network=network,
         ranks=SimpleNamespace(world=SimpleNamespace(size=3), strategy=strategy),
