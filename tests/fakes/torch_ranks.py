@@ -203,6 +203,17 @@ class Place:
             self._server.close()
 
 
+def mirrored_workers(size: int) -> list[dict[str, str]]:
+    """The environments of MultiWorkerMirrored's workers on this machine, but for the launcher's own."""
+    workers = [f"127.0.0.1:{free_port()}" for _ in range(size)]
+    tasks = [{"type": "worker", "index": rank} for rank in range(size)]
+    told = [json.dumps({"cluster": {"worker": workers}, "task": each}) for each in tasks]
+    return [
+        {"RANK": str(rank), "WORLD_SIZE": str(size), "TF_CONFIG": each}
+        for rank, each in enumerate(told)
+    ]
+
+
 def start_gang(
     zygote: Zygote,
     argv: Sequence[str],

@@ -1,4 +1,7 @@
-"""TensorFlow's and Keras's programs train networks with integer weights, frozen parts and scores in half precision."""
+"""TensorFlow's and Keras's programs train networks that built-in ones are not like.
+
+They have integer weights, frozen parts and scores in half precision; or are classes of layers, or have weights of one name.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,10 @@ from typing import Any
 import pytest
 
 from tests.fakes.picture_runs import call
-from tests.fakes.torch_ranks import Zygote, start_gang
+from tests.fakes.torch_ranks import Place, Zygote, mirrored_workers, start_gang
 
 PROGRAM = "tests.integration.programs.tf_odd_network"
+OWN = "tests.integration.programs.tf_own_networks"
 RUN_S = 240.0
 QUIET = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "2"}
 SIZES = ("--data", "random", "--num-images", "16", "--num-classes", "4", "--image-size", "32")
@@ -99,3 +103,110 @@ def test_scores_in_half_precision_and_regularizers_make_a_loss_in_fp32(
     assert said.code == 0, said
     wanted = {"cross_entropy": ["float32"], "top_k": ["float32"], "learned": ["float32"]}
     assert json.loads(said.out.splitlines()[-1]) == wanted
+
+
+# How many weights of each network learn; None is one that the loss does not depend on.
+LEARNING: dict[str, tuple[int, int]] = {
+    "sequential": (4, 0),
+    "called": (6, 0),
+    "own-weight": (7, 0),
+    "built-layers": (6, 0),
+    "asking": (6, 0),
+    "trained": (8, 0),
+    "shaped": (6, 0),
+    "twins": (4, 0),
+    "scales": (5, 0),
+    "branches": (6, 0),
+    "one-slot": (6, 0),
+    "known": (2, 0),
+    "halved": (6, 0),
+    "penalty": (2, 0),
+    "unused": (2, 2),
+}
+
+
+@pytest.fixture(scope="module")
+def kept(tensorflow_zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What tf_own_networks.py found of each network."""
+    folder = tmp_path_factory.mktemp("kept")
+    said = tensorflow_zygote.run(OWN, "kept", *LEARNING, folder=folder, env=QUIET)
+    return json.loads(said.splitlines()[-1])
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_networks_as_keras_takes_them_learn_resume_and_load(kept, name):
+    """Every weight of a class of layers, or of equal names; also from files of earlier versions."""
+    num_learning, num_unused = LEARNING[name]
+    moved, is_resumed, is_loaded, is_loaded_of_earlier = kept[name]
+    assert sorted(moved) == [False] * num_unused + [True] * num_learning
+    assert (is_resumed, is_loaded, is_loaded_of_earlier) == (True, True, True)
+
+
+def test_networks_that_take_no_pictures_are_refused(tensorflow_zygote, tmp_path):
+    said = tensorflow_zygote.run(OWN, "refused", folder=tmp_path, env=QUIET)
+    assert json.loads(said.splitlines()[-1]) == [
+        "build() gives NoneType, no network (hint: `return` a keras.Model)",
+        "build() makes a network that takes (64, 64, 3): pictures are (16, 16, 3) "
+        "(hint: an input of `image_size`, which build() is given)",
+    ]
+
+
+@pytest.mark.parametrize("framework", ["tf", "keras"])
+def test_networks_without_an_input_train_and_those_without_weights_are_refused(
+    tensorflow_zygote, tmp_path, framework
+):
+    few = ("--batch-per-rank", "8", "--epochs", "2", "--lr", "3", "--warmup-epochs", "0")
+    cases = [
+        ("train", framework, name, *SIZES, *few, "--output-dir", name)
+        for name in ("sequential", "frozen")
+    ]
+    trained, refused = call(tensorflow_zygote, tmp_path, OWN, *cases, env=QUIET)
+    assert trained.code == 0, trained
+    lines = (tmp_path / "sequential" / "metrics.jsonl").read_text().splitlines()
+    losses = {
+        each["value"]
+        for each in map(json.loads, lines)
+        if (each["split"], each["name"]) == ("val", "loss")
+    }
+    assert len(losses) == 2
+    assert (refused.code, refused.last_error) == (
+        1,
+        "error: build() makes a network without a weight that learns "
+        "(hint: leave some layers' `trainable` True, or --evaluate-only)",
+    )
+
+
+@pytest.mark.parametrize(("strategy", "framework"), [("horovod", "tf"), ("mwms", "keras")])
+def test_ranks_whose_counts_and_statistics_differ_end_with_those_of_rank_0(
+    tensorflow_zygote, tmp_path, strategy, framework
+):
+    """They had other ones, of types that not all collectives take, and failed after the last step."""
+    place = Place("horovod" if strategy == "horovod" else "single", 2)
+    environments = place.environments if strategy == "horovod" else mirrored_workers(2)
+    logs = [tmp_path / f"rank-{rank}.log" for rank in (0, 1)]
+    few = ("--batch-per-rank", "4", "--epochs", "2", "--warmup-epochs", "0")
+    pids = [
+        tensorflow_zygote.fork(
+            [OWN, "train", framework, "differing", *SIZES, *few, "--strategy", strategy],
+            env={
+                **each,
+                **QUIET,
+                "TRAINYARD_RUN_DIR": str(tmp_path),
+                "TRAINYARD_CHECKPOINT_DIR": str(tmp_path / "checkpoints"),
+            },
+            cwd=tmp_path,
+            log=log,
+        )
+        for each, log in zip(environments, logs, strict=True)
+    ]
+    assert tensorflow_zygote.wait(pids, RUN_S), [log.read_text() for log in logs]
+    place.close()
+    codes = [tensorflow_zygote.code(pid) for pid in pids]
+    assert codes == [0, 0], [log.read_text() for log in logs]
+    own, others = (json.loads(log.read_text().splitlines()[-1]) for log in logs)
+    assert own == others
+    assert own[0] == [4, 0, 0]
+    warned = (
+        "warning: `norm` normalizes by the pictures of its own rank: `synchronized` has no effect"
+    )
+    assert [log.read_text().splitlines().count(warned) for log in logs] == [1, 0]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 import pytest
 
-from tests.fakes.torch_ranks import Place
-from tests.ports import free_port
+from tests.fakes.torch_ranks import Place, mirrored_workers
 
 MEETING = "tests.integration.programs.meeting_ranks_tf"
 RUN_S = 120.0
@@ -21,17 +19,7 @@ def by_horovod() -> tuple[Place, list[Mapping[str, str]]]:
 
 
 def by_mwms() -> tuple[Place, list[Mapping[str, str]]]:
-    place = Place("single", 2)
-    workers = [f"127.0.0.1:{free_port()}" for _ in range(2)]
-    told = [
-        {"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}}
-        for rank in (0, 1)
-    ]
-    ranks = [
-        {"RANK": str(rank), "WORLD_SIZE": "2", "TF_CONFIG": json.dumps(each)}
-        for rank, each in enumerate(told)
-    ]
-    return place, [*ranks]
+    return Place("single", 2), [*mirrored_workers(2)]
 
 
 @pytest.mark.parametrize("strategy", ["horovod", "mwms"])

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import keras
 
 from trainer.common.accelerators import warn_of_emulation
-from trainer.common.messages import say
+from trainer.common.errors import TrainingError
+from trainer.common.messages import say, warn
 from trainer.common.metrics import Metrics
 from trainer.common.model_about import model_name, require_scores
 from trainer.common.model_options import ModelOptions
@@ -29,7 +30,7 @@ from trainer.tf.loader import Reading
 from trainer.tf.model_file import load_model, load_pretrained
 from trainer.tf.network import build_resnet50
 from trainer.tf.optimizer import make_optimizer, set_precision
-from trainer.tf.state import seed_generators
+from trainer.tf.state import seed_generators, take_effect
 from trainer.tf.strategy import DeviceName, Ranks, StrategyName, pick_device
 
 # Makes a network for so many classes, of pictures of so many pixels a side.
@@ -141,19 +142,55 @@ class Job:
 def make_network(
     build: Build | None, classes: Sequence[str], image_size: int, *, batch: int
 ) -> keras.Model:
-    """Make the user's own network, else ResNet-50.
+    """Make the user's own network, else ResNet-50; all its weights are made.
 
-    Raises TrainingError where the user's own does not give a score for each class, of batches of so many.
+    Raises TrainingError where the user's own takes no such pictures, or does not give a score for each class,
+    of batches of so many.
     """
-    network = (build or build_resnet50)(len(classes), image_size)
-    if build is not None:
-        # A call of a functional model casts pictures to the dtype of its input; a trace does not.
-        inputs = getattr(network, "inputs", None)
-        dtype = inputs[0].dtype if inputs else "uint8"
-        images = keras.KerasTensor((batch, image_size, image_size, 3), dtype=dtype)
+    if build is None:
+        return build_resnet50(len(classes), image_size)
+    network: Any = build(len(classes), image_size)
+    if not isinstance(network, keras.Model):
+        message = f"build() gives {type(network).__name__}, no network"
+        raise TrainingError(message, hint="`return` a keras.Model")
+    # A trace, which builds what a class of layers is made of, does not build these.
+    has_build = not getattr(type(network).build, "_is_default", False)
+    if not network.built and (isinstance(network, keras.Sequential) or has_build):
+        network.build((None, image_size, image_size, 3))
+    # A call of a functional model casts pictures to the dtype of its input; a trace does not.
+    inputs = getattr(network, "inputs", None)
+    dtype = inputs[0].dtype if inputs else "uint8"
+    images = keras.KerasTensor((batch, image_size, image_size, 3), dtype=dtype)
+    if inputs:
+        require_pictures([each.shape for each in inputs], image_size)
         scores = network.compute_output_spec(images)  # a trace: nothing is computed or drawn
-        require_scores(getattr(scores, "shape", None), classes)
+    else:
+        # Of the call, whatever a class says of its shapes; in training, which may use more layers.
+        given = {"training": True} if "training" in network.call_signature_parameters else {}
+        scores = keras.Operation.compute_output_spec(network, images, **given)
+    require_scores(getattr(scores, "shape", None), classes)
     return network
+
+
+def require_pictures(shapes: Sequence[Sequence[int | None]], image_size: int) -> None:
+    """Raise TrainingError where inputs of these shapes, each with its batch, take no pictures of this size."""
+    wanted = (image_size, image_size, 3)
+    if len(shapes) == 1 and len(shapes[0]) == len(wanted) + 1:
+        found = zip(shapes[0][1:], wanted, strict=True)
+        if all(size in (None, of_picture) for size, of_picture in found):
+            return
+    takes = " and ".join(str((*shape[1:],)) for shape in shapes)
+    message = f"build() makes a network that takes {takes}: pictures are {wanted}"
+    raise TrainingError(message, hint="an input of `image_size`, which build() is given")
+
+
+def warn_of_own_statistics(network: keras.Model) -> None:
+    """Warn once where batch norms ask for the statistics of all ranks' pictures."""
+    for layer in network._flatten_layers():  # noqa: SLF001 (`layers` leaves out those within others)
+        if isinstance(layer, keras.layers.BatchNormalization) and layer.synchronized:
+            why = "normalizes by the pictures of its own rank: `synchronized` has no effect"
+            warn(f"`{layer.name}` {why}")
+            return
 
 
 def prepare(
@@ -177,6 +214,11 @@ def prepare(
     set_precision(options.precision)
     keras.utils.set_random_seed(options.seed)
     network = make_network(build, data.classes, options.image_size, batch=options.batch_per_rank)
+    if world.is_main and world.size > 1 and not options.evaluate_only:
+        warn_of_own_statistics(network)
+    if not options.evaluate_only and not network.trainable_variables:
+        message = "build() makes a network without a weight that learns"
+        raise TrainingError(message, hint="leave some layers' `trainable` True, or --evaluate-only")
     unknown = ""
     if options.weights is not None:
         tell = say if world.is_main else lambda _: None
@@ -192,6 +234,7 @@ def prepare(
     # Each rank drops other neurons, as it sees other pictures.
     seed_generators(network, f"{options.seed}/0/{world.rank}")
     ranks.strategy.broadcast([variable.value for variable in network.weights])
+    take_effect(network)
     batch_size = options.batch_per_rank * world.size
     num_batches = data.num_train // batch_size
     schedule = options.rates(batch_size=batch_size, num_batches=num_batches)

@@ -40,8 +40,8 @@ def make_learning(job: Job) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
     def mean_loss(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         scores = in_fp32(network(images, training=True))
         loss = tf.reduce_mean(cross_entropy(scores, labels, options.label_smoothing))
-        # Regularizers of a network of one's own.
-        regularizers = [in_fp32(each) for each in network.losses]
+        # Regularizers of a network of one's own; of a vector its sum, as by `fit`.
+        regularizers = [tf.reduce_sum(in_fp32(each)) for each in network.losses]
         return tf.add_n([loss, *regularizers]) if regularizers else loss
 
     def learn(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
