@@ -79,4 +79,4 @@ prove-azure: setup
 	@$(BIN)/python -P -m tools.prove_azure $(PROVE)
 
 gpu: $(if $(GPU_PYTHON),,setup)
-	@python="$(or $(GPU_PYTHON),$$($(BIN)/python -m tests.gpu.python))" && "$$python" -m tests.gpu
+	@python="$(or $(GPU_PYTHON),$$($(BIN)/python -P -m tests.gpu.python))" && "$$python" -m tests.gpu

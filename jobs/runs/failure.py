@@ -114,7 +114,7 @@ class RankReport(Struct, frozen=True, kw_only=True):
 
     @property
     def last_traceback(self) -> str | None:
-        """The traceback that ended the rank; None where it went on for long, and wrote other lines, after it."""
+        """Give the traceback that ended the rank; None where it went on for long, and wrote other lines, after it."""
         end_s = self.exited_s or self.ended_s
         if self.traceback is None or self.traceback_s is None or end_s is None:
             return self.traceback

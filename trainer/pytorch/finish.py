@@ -11,10 +11,11 @@ from torch import nn
 from trainer.common.agreement import Diverged
 from trainer.common.errors import TrainingError
 from trainer.common.model_about import model_name
+from trainer.pytorch.buffers import copy_of_main
 from trainer.pytorch.keeper import Keeper
 from trainer.pytorch.model_file import write_model
 from trainer.pytorch.state import weights_digest
-from trainer.pytorch.strategy import Ranks, Strategy, copy_of_main
+from trainer.pytorch.strategy import Ranks, Strategy
 
 
 def write_results(

@@ -28,6 +28,7 @@ from trainer.common.trackers import open_trackers
 from trainer.data.pictures.predicted import find_files, tell_rows
 from trainer.pytorch.average import Average
 from trainer.pytorch.batch_norms import share_batch_norms
+from trainer.pytorch.buffers import average_buffers
 from trainer.pytorch.find_batch import holds, memory_told
 from trainer.pytorch.finish import waiter, write_results
 from trainer.pytorch.guard import Guard
@@ -38,7 +39,6 @@ from trainer.pytorch.precision import autocast, make_scaler, take_step
 from trainer.pytorch.profiling import Profiler
 from trainer.pytorch.state import require_state
 from trainer.pytorch.step_parts import StepParts
-from trainer.pytorch.strategy import average_buffers
 from trainer.pytorch.task import B, OptionsT, Part, Task
 from trainer.pytorch.transfer import copied_ahead
 from trainer.pytorch.whole_samples import build_draws
@@ -132,8 +132,8 @@ class Training(Generic[OptionsT, B]):
         self._wrapped, self._optimizer = ranks.strategy.wrap(
             self._part, optimizer, num_backwards=task.num_parts
         )
-        is_ddp = isinstance(self._wrapped, DistributedDataParallel)
-        self._needed = [*learning_parameters(self._part)] if is_ddp else []
+        self._ddp = self._wrapped if isinstance(self._wrapped, DistributedDataParallel) else None
+        self._needed = [*learning_parameters(self._part)] if self._ddp is not None else []
         self._model = task.wrap(self._wrapped)
         self._average: Average | None = None
         self.result = network
@@ -324,8 +324,7 @@ class Training(Generic[OptionsT, B]):
 
     def _alone(self) -> contextlib.AbstractContextManager[None]:
         """Keep the gradients of a backward pass here: a later one of the step averages them."""
-        is_ddp = isinstance(self._wrapped, DistributedDataParallel)
-        return self._wrapped.no_sync() if is_ddp else contextlib.nullcontext()
+        return self._ddp.no_sync() if self._ddp is not None else contextlib.nullcontext()
 
 
 def learning_parameters(network: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from typing import Any, Literal, Protocol, TypeAlias
@@ -25,7 +25,6 @@ from trainer.common.training_options import DeviceName
 from trainer.common.world import FROM_ENVIRONMENT, World
 from trainer.pytorch.layout import DenseViews, dense_view
 from trainer.pytorch.meeting import agree_on_devices, meet
-from trainer.pytorch.state import float_buffers, write_buffers
 
 StrategyName = Literal["single", "horovod", "ddp"]
 
@@ -134,31 +133,6 @@ def why_no_cuda() -> str:
     except (RuntimeError, AssertionError) as error:
         return str(error).partition("\n")[0]
     return "it sees none"
-
-
-def average_buffers(network: nn.Module, strategy: Strategy, world: World) -> None:
-    """Give all ranks the mean of their batch statistics, and rank 0's counts; a collective, for before an evaluation.
-
-    The mean is taken in fp64, where a mask of the lowest number stays one.
-    """
-    if world.size == 1:
-        return
-    buffers = [each.detach().flatten() for each in float_buffers(network)]
-    if buffers:
-        total = strategy.sum(torch.cat(buffers).double())
-        write_buffers(network, total / world.size)
-    floats = {id(each) for each in float_buffers(network)}
-    copy_of_main([each for each in network.buffers() if id(each) not in floats], strategy, world)
-
-
-def copy_of_main(tensors: Sequence[Tensor], strategy: Strategy, world: World) -> None:
-    """Give these tensors rank 0's values, to the bit; a collective."""
-    if not tensors or world.size == 1:
-        return
-    own = torch.cat([each.detach().contiguous().reshape(-1).view(torch.uint8) for each in tensors])
-    told = strategy.gather(own)[0]
-    for tensor, part in zip(tensors, told.split([each.nbytes for each in tensors]), strict=True):
-        tensor.detach().copy_(part.clone().view(tensor.dtype).view(tensor.shape))
 
 
 class Single:

@@ -115,7 +115,7 @@ class Task(ABC, Generic[OptionsT, B]):
 
     @property
     def batch_flag(self) -> str:
-        """The option that says how large a step is, as it is typed."""
+        """Give the option that says how large a step is, as it is typed."""
         return f"--{self.batch_option.replace('_', '-')}"
 
     @abstractmethod

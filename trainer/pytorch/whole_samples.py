@@ -130,4 +130,4 @@ def require_corrupt(error: CorruptPicture | OSError) -> str:
     # Pillow's errors of a file that it cannot read to its end have no number.
     if getattr(error, "errno", None) is not None:
         raise error
-    return getattr(error, "reason", str(error))
+    return getattr(error, "message", str(error))

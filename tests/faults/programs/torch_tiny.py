@@ -21,12 +21,13 @@ from torch.nn import functional
 from trainer.common.options import parse_options
 from trainer.common.position import Position, TakenStep
 from trainer.common.sharding import shard, shuffled_batches
+from trainer.pytorch.buffers import average_buffers
 from trainer.pytorch.features import Features
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
 from trainer.pytorch.precision import take_step
 from trainer.pytorch.program import TorchOptions, run_program
-from trainer.pytorch.strategy import Ranks, average_buffers
+from trainer.pytorch.strategy import Ranks
 
 CPU = torch.device("cpu")
 

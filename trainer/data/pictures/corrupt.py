@@ -39,13 +39,13 @@ class CorruptPictures:
             self._names.add(error.picture)
             number = len(self._names)
         if number > self._most:
-            message = f"{number} corrupt pictures are more than --max-corrupt {self._most}: {error.reason}"
+            message = f"{number} corrupt pictures are more than --max-corrupt {self._most}: {error.message}"
             failure = TrainingError(message, hint=error.hint)
             if self._fail is None:
                 raise failure
             self._fail(failure)
         ends = " and training ends" if number > self._most else ""
-        warn(f"{error.reason}; it is skipped{ends}, {number} of at most {self._most}")
+        warn(f"{error.message}; it is skipped{ends}, {number} of at most {self._most}")
 
 
 def places_without(
@@ -68,6 +68,6 @@ def places_without(
     if not is_filled:
         return whole
     if not whole:
-        message = f"all {number} pictures of a rank's batch are corrupt, and none can stand in: {corrupt[0].reason}"
+        message = f"all {number} pictures of a rank's batch are corrupt, and none can stand in: {corrupt[0].message}"
         raise TrainingError(message, hint="a larger batch, or the data set without them")
     return whole + [whole[each % len(whole)] for each in range(len(corrupt))]

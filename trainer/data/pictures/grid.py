@@ -65,7 +65,7 @@ def write_grid(path: Path, predictions: Sequence[Prediction]) -> None:
         try:
             picture = decode_rgb(each.picture, f"the picture of {each.about}")
         except CorruptPicture as error:
-            warn(f"{error.reason}; it is not drawn")
+            warn(f"{error.message}; it is not drawn")
             continue
         cell = ImageOps.pad(picture, (CELL, CELL), color="white", centering=(0, 0))
         grid.paste(cell, (left, top + TEXT_HEIGHT))

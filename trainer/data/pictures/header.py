@@ -32,14 +32,13 @@ _PNG_DEPTH_AT = len(PNG_START) + 16
 
 
 class CorruptPicture(TrainingError):
-    """A picture whose bytes no decoder can read; `reason` names it without a hint."""
+    """A picture whose bytes no decoder can read; `message` names it without a hint."""
 
     def __init__(
         self, picture: str, reason: str, *, hint: str = "get the file again, or take it away"
     ) -> None:
         super().__init__(reason, hint=hint)
         self.picture = picture
-        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
