@@ -48,7 +48,9 @@ def call(words: Sequence[str]) -> Any:
     """
     from jobs.cli import call as call_verb
 
-    told = _Heard()
+    # What stands behind `--` is the user's own command.
+    given = words[: words.index("--")] if "--" in words else words
+    is_json, told = "--json" in given, _Heard()
     try:
         with console.heard_by(told), _outside_of_any_loop():
             code = call_verb(list(words))
@@ -67,10 +69,10 @@ def call(words: Sequence[str]) -> Any:
         error = LaunchError(what, hint=f"launch {' '.join(words)}")
         error.exit_code = ExitCode(code) if code in list(ExitCode) else ExitCode.ENVIRONMENT
         raise error
-    if "--json" in words and any(tuple(words[: len(each)]) == each for each in _LINE_BY_LINE):
+    if is_json and any(tuple(words[: len(each)]) == each for each in _LINE_BY_LINE):
         return [json.loads(line) for line in told.lines]
     text = "\n".join(told.lines)
-    return json.loads(text) if "--json" in words else text
+    return json.loads(text) if is_json else text
 
 
 @contextlib.contextmanager

@@ -37,7 +37,7 @@ Strong = Annotated[
     typer.Option(
         "--strong",
         metavar="ARGUMENT",
-        help="Measure strong scaling, too: this argument, a batch of one rank, is divided so that "
+        help="Also measure strong scaling: divide this argument (a batch of one rank) so that "
         "the batch of all ranks stays.",
     ),
 ]
@@ -107,6 +107,7 @@ def bench(
                 budget=None,
                 stack=stack,
                 env=env,
+                is_again=size is not None,
             )
         )
 

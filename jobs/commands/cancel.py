@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-from jobs.commands import completers, options
+import shlex
+from jobs.commands import options
 from jobs.commands.usage import make_app
 from jobs.contracts.errors import ExitCode, LaunchError
 from jobs.contracts.spec import RunHandle, RunState, RunStatus
@@ -19,14 +16,7 @@ TIMEOUT_S = 25.0
 
 def cancel(
     *,
-    runs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RUN...",
-            help="Run ids, unique beginnings of ids, or `last`.",
-            autocompletion=completers.runs,
-        ),
-    ],
+    runs: options.Runs,
     stack: options.Stack,
     env: options.EnvFile = None,
 ) -> int:
@@ -58,7 +48,8 @@ def cancel(
             continue
         if not status.state.is_terminal():
             unfinished += 1
-            console.warn(f"{handle.id} is still {status.state.value}; launch wait {handle.id}")
+            wait = shlex.join(["launch", "wait", handle.id, *options.stack_words(stack, env)])
+            console.warn(f"{handle.id} is still {status.state.value}; {wait}")
             continue
         console.say(_end_line(status))
     errors = [each for each in refused if each is not None]

@@ -40,12 +40,7 @@ def push(
 
     environment = options.open_environment(stack, env)
     lines = ProgressLines()
-    reports = Reports(
-        reading=lines.open("reading", after_s=1.0),
-        copying=lines.open("copying", after_s=1.0),
-        sending=lines.open("sending"),
-        warn=console.warn,
-    )
+    reports = Reports.on(lines, warn=console.warn)
     with lines:
         pushed = data_options.open_datasets(environment, sas).push(
             folder, name, reports, is_dry=dry_run, max_bytes_per_s=limit_rate

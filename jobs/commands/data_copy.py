@@ -31,11 +31,7 @@ def copy(
     datasets = data_options.open_datasets(source, None)
     record = datasets.resolve(ref)
     lines = ProgressLines()
-    reports = Reports(
-        reading=lines.open("receiving", after_s=1.0),
-        copying=lines.open("copying", after_s=1.0),
-        sending=lines.open("sending"),
-    )
+    reports = Reports.on(lines, reading="receiving")
     with lines:
         copied = data_options.open_datasets(target, None).copy_from(
             datasets, record, source, reports, is_dry=dry_run, max_bytes_per_s=limit_rate

@@ -1,4 +1,4 @@
-"""`launch data prepare|pack`: make a dataset's folder from archives, or shards from a folder."""
+"""`launch data prepare|pack|synthesize`: make a dataset's folder, or shards from one."""
 
 from __future__ import annotations
 

@@ -42,8 +42,8 @@ def check(
     Before the first `pulumi up` it asks whether Azure offers the region and the sizes.
 
     Exit code 3: a resource that --allow-replace does not name would be replaced or deleted. Exit
-    code 1: no such change, but a part cannot be used or had, the quota leaves a cluster no node, or
-    the preview failed.
+    code 1: no such change, but a part cannot be reached, Azure does not offer one, the quota leaves
+    a cluster no node, or the preview failed.
     """
     from jobs.stacks.changes import find_refusal
     from jobs.stacks.preview import preview
@@ -113,7 +113,7 @@ def _check_limits(
 ) -> tuple[list[PartCheck] | None, list[QuotaCheck] | None]:
     """Check what Azure offers a previewed stack, and the quota of its clusters, else of those there.
 
-    The offers are None where nothing was previewed for Azure, the quota where nobody tells it.
+    The offers are None where nothing was previewed for Azure, the quota where Azure did not answer.
     """
     from jobs.engines.azure_ml.client import ArmClient
     from jobs.engines.azure_ml.cluster_view import quota_table, quotas_of

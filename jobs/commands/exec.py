@@ -17,14 +17,7 @@ NICE = 19
 
 def execute(
     *,
-    run: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN",
-            help="Run id, a unique beginning of one, or `last`.",
-            autocompletion=completers.runs,
-        ),
-    ],
+    run: options.Run,
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="Command line.")],
     rank: Annotated[
         int,

@@ -10,7 +10,6 @@ import typer
 
 from jobs.commands import options
 from jobs.commands.usage import make_app
-from jobs.contracts.errors import EnvironmentFailure
 from jobs.host import console
 
 # Between two looks at a run that is still on.
@@ -37,21 +36,16 @@ def fetch(
     folder = Path(handle.id) if into is None else into.expanduser()
     while True:
         # Looked at before the copy: what is written in between would be missed otherwise.
-        is_over = engine.store.status(handle).state.is_terminal()
-        try:
-            folder = engine.fetch(handle, folder)
-        except OSError as error:
-            message = f"cannot write to `{error.filename or folder}`: {error.strerror}"
-            raise EnvironmentFailure(
-                message, hint="--into DIR, on a disk with free space"
-            ) from error
+        state = engine.store.status(handle).state
+        is_over = state.is_terminal()
+        folder = engine.fetch(handle, folder)
         if is_over or not follow:
             break
         time.sleep(PAUSE_S)
     console.out(str(folder))
     if not is_over:
         console.say(
-            f"{handle.id} is still running; type it again later for the rest, or add --follow"
+            f"{handle.id} is still {state.value}; type it again later for the rest, or add --follow"
         )
 
 

@@ -78,11 +78,9 @@ def build(*, name: Name, variant: Variant = "cpu") -> None:
     began = time.monotonic()
 
     def begin() -> BuildProgress:
-        console.say(f"building {recipe.reference} by {engine.name}; log: {_log()}")
+        log = build_log(recipe, project)
+        console.say(f"building {recipe.reference} by {engine.name}; log: {log}")
         return BuildProgress("starting")
-
-    def _log() -> Path:
-        return build_log(recipe, project)
 
     if build_image(recipe, engine, project, progress=begin, report=step):
         took = console.duration_text(time.monotonic() - began)
@@ -118,8 +116,7 @@ def push(
     engine = running_engine()
     console.say(f"pushing {recipe.reference} to {target} by {engine.name}")
     pinned = push_image(recipe, engine, project, target, progress=BuildProgress("starting"))
-    console.say(f"\nthe same as `pulumi config set --path trainyard:images.{name} {pinned}`,")
-    console.say("or in the stack's Pulumi.<stack>.yaml, under `config:`")
+    _say_setting(name, pinned, None)
     console.out(f"  trainyard:images:\n    {name}: {pinned} # {recipe.tag}")
 
 
@@ -144,10 +141,14 @@ def promote(
     pinned = options.open_engine(target).import_image(reference, source)
     if target.images.get(name) == pinned:
         console.say(f"stack {target.stack} pins it already")
-    command = f"pulumi config set --path trainyard:images.{name} {pinned} -s {target.stack}"
-    console.say(f"\nthe same as `{command}`,")
-    console.say(f"or in Pulumi.{target.stack}.yaml, under `config:`")
+    _say_setting(name, pinned, target.stack)
     console.out(f"  trainyard:images:\n    {name}: {pinned}")
+
+
+def _say_setting(name: str, pinned: str, stack: str | None) -> None:
+    words = f" -s {stack}" if stack else ""
+    console.say(f"\nto pin it: `pulumi config set --path trainyard:images.{name} {pinned}{words}`,")
+    console.say(f"or this under `config:` in Pulumi.{stack or 'STACK'}.yaml:")
 
 
 def _pinned(name: str, environment: Environment) -> str:
@@ -168,9 +169,8 @@ def _pinned(name: str, environment: Environment) -> str:
 
 def _registry_of(stack: str, env: Path | None) -> str:
     from jobs.contracts.errors import LaunchError
-    from jobs.stacks.read import load_environment
 
-    environment = load_environment(stack, env)
+    environment = options.open_environment(stack, env)
     if environment.registry is None:
         message = f"the environment of stack `{environment.stack}` has no registry"
         raise LaunchError(message, hint="--registry HOST/PATH, or -s a stack on Azure")

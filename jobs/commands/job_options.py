@@ -14,7 +14,7 @@ Job = Annotated[
     str,
     typer.Argument(
         metavar="JOB",
-        help="Job file, Python script, or the name of a job in the catalog.",
+        help="Job file, Python script, notebook, or the name of a job in the catalog.",
         autocompletion=completers.jobs,
     ),
 ]

@@ -6,21 +6,14 @@ from typing import Annotated
 
 import typer
 
-from jobs.commands import completers, options
+from jobs.commands import options
 from jobs.commands.usage import make_app
 from jobs.host import console
 
 
 def keep(
     *,
-    runs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RUN...",
-            help="Run ids, unique beginnings of ids, or `last`.",
-            autocompletion=completers.runs,
-        ),
-    ],
+    runs: options.Runs,
     undo: Annotated[bool, typer.Option("--undo", help="Allow the removal again.")] = False,
     stack: options.Stack,
     env: options.EnvFile = None,

@@ -75,22 +75,20 @@ def _look_ahead(
     on = [run for run in runs if run.state.value == "running"]
     if not on:
         return {}
-    from functools import partial
-
     from jobs.contracts.errors import LaunchError
     from jobs.host.parallel import parallel
     from jobs.launching.ahead import look_at
     from jobs.stacks.prices import with_list_prices
 
-    look = partial(look_at, store, environment=with_list_prices(environment))
+    priced = with_list_prices(environment)
 
-    def look_or_fail(run: RunStatus) -> Ahead | LaunchError:
+    def look(run: RunStatus) -> Ahead | LaunchError:
         try:
-            return look(run)
+            return look_at(store, run, priced)
         except LaunchError as error:
             return error
 
-    found = dict(zip([run.id for run in on], parallel(look_or_fail, on), strict=True))
+    found = dict(zip([run.id for run in on], parallel(look, on), strict=True))
     console.warn_damaged([each for each in found.values() if isinstance(each, LaunchError)])
     return {run: each for run, each in found.items() if not isinstance(each, LaunchError)}
 

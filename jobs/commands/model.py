@@ -45,6 +45,7 @@ def register(
     env: options.EnvFile = None,
 ) -> None:
     """Register a completed run's output as a new version of a model, with its lineage."""
+    from jobs.datasets.dataset_text import size_of
     from jobs.datasets.making import Reports
     from jobs.datasets.model_text import model_fields
     from jobs.datasets.models import Models, parse_model
@@ -62,12 +63,7 @@ def register(
     folder = engine.fetch(handle, fetched) / "outputs" / chosen
     _require_files(folder, handle, chosen)
     lines = ProgressLines()
-    reports = Reports(
-        reading=lines.open("reading", after_s=1.0),
-        copying=lines.open("copying", after_s=1.0),
-        sending=lines.open("sending"),
-        warn=console.warn,
-    )
+    reports = Reports.on(lines, warn=console.warn)
     with lines:
         pushed = Models.of(environment).register(folder, name, lineage, reports)
     shutil.rmtree(fetched, ignore_errors=True)
@@ -78,7 +74,7 @@ def register(
         return
     of = f", of {record.lineage.run}" if record.lineage else ""
     known = "is registered already" if pushed.already else "is registered"
-    console.say(f"{record.ref} {known}: {_size(record)}{of}")
+    console.say(f"{record.ref} {known}: {size_of(record)}{of}")
     console.out(record.ref)
 
 
@@ -211,11 +207,7 @@ def copy(
     models = Models.of(source)
     record = models.resolve(ref)
     lines = ProgressLines()
-    reports = Reports(
-        reading=lines.open("receiving", after_s=1.0),
-        copying=lines.open("copying", after_s=1.0),
-        sending=lines.open("sending"),
-    )
+    reports = Reports.on(lines, reading="receiving")
     with lines:
         copied = Models.of(target).copy_from(models, record, source, reports)
     _tell_workspace(copied.dataset, target)
@@ -230,12 +222,6 @@ def copy(
 
 def _tell_workspace(record: DatasetRecord, environment: Environment) -> None:
     data_options.tell(options.open_engine(environment).register_model, record)
-
-
-def _size(record: DatasetRecord) -> str:
-    from jobs.datasets.dataset_text import size_of
-
-    return size_of(record)
 
 
 app = make_app(

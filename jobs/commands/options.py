@@ -53,6 +53,14 @@ Run = Annotated[
     str,
     typer.Argument(metavar="RUN", help=_RUN, autocompletion=completers.runs),
 ]
+Runs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="RUN...",
+        help="Run ids, unique beginnings of ids, or `last`.",
+        autocompletion=completers.runs,
+    ),
+]
 
 Follow = Annotated[bool, typer.Option("-f", "--follow", help="Follow until the run ends.")]
 To = Annotated[Path, typer.Option("--to", metavar="DIR", parser=Path, help="Folder to write to.")]

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """Words of a job on the command line; `values` are those of options that stand for its keys."""
+    """Words of a job on the command line; `values` are those of options that stand for its keys.
+
+    `is_again` for another size of what was planned just before: how it was read is not said again.
+    """
 
     job: str
     arguments: Sequence[str]
@@ -28,6 +31,7 @@ class Asked:
     budget: float | None
     stack: str
     env: Path | None
+    is_again: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +69,7 @@ def plan_asked(asked: Asked) -> Planned:
         )
         asked = replace(asked, values={**asked.values, **chosen})
         loaded = _load(asked)
-    for sentence in loaded.sentences:
+    for sentence in () if asked.is_again else loaded.sentences:
         console.say(sentence)
     plan = plan_job(loaded, engine)
     return Planned(plan=plan, engine=engine, folder=loaded.folder, values=asked.values)

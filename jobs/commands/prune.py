@@ -42,8 +42,8 @@ def prune(
         bool,
         typer.Option(
             "--datasets",
-            help="Also remove old versions of datasets in a local stack's store: none that is the "
-            "newest, or that a run that stays or a registered model needs.",
+            help="Also remove old versions of datasets from a local stack's store. The newest of each "
+            "stay, and those that a remaining run or a registered model needs.",
         ),
     ] = False,
     dry_run: Annotated[
@@ -56,7 +56,7 @@ def prune(
 ) -> None:
     """Remove old runs and cached files that nothing uses.
 
-    Leaves every run that is not over, is kept (`launch keep`) or has a successor that stays, and
+    Leaves every run that is not over, is kept (`launch keep`) or was resumed by one that stays, and
     every file that a run, an image or a process needs.
     """
     from jobs.host.progress import step
@@ -75,16 +75,17 @@ def prune(
     if is_removing and not yes and not console.confirm(question):
         console.say("nothing was removed")
         return
-    errors, left = _take(going) if is_removing else ([], [])
+    failed, left = _take(going) if is_removing else ([], [])
     for each, reason in left:
         console.warn(f"{each.kind} {each.name} stays: {reason}")
-        num_bytes -= sizes[id(each)]
+    num_bytes -= sum(sizes[id(each)] for each, _ in [*failed, *left])
     if json:
         console.out_json(_told(found, sizes, num_bytes, is_removed=is_removing))
     elif is_removing:
         console.say(f"{console.size_text(num_bytes)} freed")
     elif dry_run:
         console.say(f"{console.size_text(num_bytes)} would be freed; nothing was removed")
+    errors = [error for _, error in failed]
     for error in errors[1:]:
         console.report_error(error)
     if errors:
@@ -110,22 +111,24 @@ def _find(environment: Environment, age: Age, *, with_datasets: bool) -> list[Le
     return found
 
 
-def _take(going: Iterable[Leftover]) -> tuple[list[LaunchError], list[tuple[Leftover, str]]]:
+def _take(
+    going: Iterable[Leftover],
+) -> tuple[list[tuple[Leftover, LaunchError]], list[tuple[Leftover, str]]]:
     """Remove one after the other: runs before what they read.
 
-    Gives the errors, and all that stays after all, with the reasons.
+    Gives what could not be removed with the errors, and what stays after all with the reasons.
     """
     from jobs.contracts.errors import LaunchError
 
-    errors: list[LaunchError] = []
+    failed: list[tuple[Leftover, LaunchError]] = []
     left: list[tuple[Leftover, str]] = []
     for each in going:
         try:
             if (reason := each.take()) is not None:
                 left.append((each, reason))
         except LaunchError as error:
-            errors.append(error)
-    return errors, left
+            failed.append((each, error))
+    return failed, left
 
 
 def _sizes(found: Sequence[Leftover]) -> dict[int, int]:

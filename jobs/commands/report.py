@@ -57,8 +57,8 @@ def report(
     """Show the final figures of runs and draw their curves.
 
     The main figure comes first: the one that the program declares, else a validation accuracy
-    or loss. Runs that are compared are labelled by how they differ. Where a forecast was kept with
-    a run, it is shown beside what came of it.
+    or loss. Runs that are compared are labelled by how they differ. A run that was forecast
+    is shown beside its forecast.
     """
     from jobs.runs.charts import check_format, draw_report, left_out
     from jobs.runs.report import as_json
@@ -66,6 +66,9 @@ def report(
     from jobs.runs.selection import shown_ids
 
     if output is not None:
+        if no_picture:
+            message = "--output has no effect with --no-picture"
+            raise LaunchError(message, hint="leave one of them out")
         check_format(output)
     environment = options.open_priced(stack, env)
     store = options.open_store(environment)

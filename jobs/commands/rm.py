@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from jobs.commands import completers, options
+from jobs.commands import options
 from jobs.commands.usage import make_app
 from jobs.host import console
 
@@ -17,14 +15,7 @@ if TYPE_CHECKING:
 
 def remove(
     *,
-    runs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RUN...",
-            help="Run ids, unique beginnings of ids, or `last`.",
-            autocompletion=completers.runs,
-        ),
-    ],
+    runs: options.Runs,
     yes: options.Yes = False,
     json: options.Json = False,
     stack: options.Stack,

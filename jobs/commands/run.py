@@ -39,28 +39,11 @@ def run(
     Ctrl-C only detaches: the run goes on. The exit code is 0 when the run completed, 100 when it
     failed, 103 when it was cancelled.
     """
-    from jobs.commands import plan
-    from jobs.commands.planning import Asked, plan_asked
+    from jobs.commands.planning import Asked, plan_asked, show_plan
     from jobs.launching.plan import secret_folders
     from jobs.launching.secrets import find_secrets
     from jobs.launching.start import Wish, start
 
-    if dry_run:
-        plan.plan(
-            job=job,
-            arguments=arguments,
-            nodes=nodes,
-            processes_per_node=processes_per_node,
-            cluster=cluster,
-            priority=priority,
-            overrides=overrides,
-            deadline=deadline,
-            budget=budget,
-            json=json,
-            stack=stack,
-            env=env,
-        )
-        return 0
     found = plan_asked(
         Asked(
             job=job,
@@ -73,8 +56,11 @@ def run(
             env=env,
         )
     )
-    environment = found.engine.environment
-    secrets = find_secrets(found.plan.spec, environment, secret_folders(found.folder))
+    folders = secret_folders(found.folder)
+    if dry_run:
+        show_plan(found.plan, found.engine, folders, is_json=json)
+        return 0
+    secrets = find_secrets(found.plan.spec, found.engine.environment, folders)
     stack_words = options.stack_words(stack, env)
     wish = Wish(
         detach=detach,

@@ -19,9 +19,6 @@ def schema(
         typer.Argument(metavar="NAME", help="Schema to print: job or environment."),
     ] = "job",
     output: options.Output = None,
-    json: options.Json = False,
-    stack: options.Stack,
-    env: options.EnvFile = None,
 ) -> None:
     """Print the JSON Schema of a job file or of an environment.
 
@@ -30,8 +27,6 @@ def schema(
     """
     from jobs.contracts.schemas import schema_text
 
-    # The schema is JSON and belongs to no stack; the options are there as on every verb.
-    del json, stack, env
     text = schema_text(what)
     if output is None:
         console.out(text.rstrip("\n"))

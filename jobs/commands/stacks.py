@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated
 
 import typer
@@ -51,7 +52,8 @@ def stacks(
     if found.is_recorded:
         console.say("as recorded when the run was ended; of now there are none")
     if not found.groups and not found.without:
-        console.say(f"no rank's command runs; launch show {handle.id}")
+        show = shlex.join(["launch", "show", handle.id, *options.stack_words(stack, env)])
+        console.say(f"no rank's command runs; {show}")
         return
     console.out(stacks_text(found, has_all_threads=threads))
 

@@ -20,7 +20,8 @@ from typer._click.exceptions import (
 from typer._click.formatting import HelpFormatter
 from typer.core import TyperCommand, TyperGroup
 
-from jobs.contracts.errors import LaunchError, hint_for_file
+from jobs.commands.options import stack_words
+from jobs.contracts.errors import LaunchError, hint_for_file, hint_for_words
 
 MAX_WIDTH = 100
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": MAX_WIDTH}
@@ -53,12 +54,15 @@ class Command(TyperCommand):
         return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
 
     def invoke(self, ctx: Context) -> int | None:
-        """Run the verb; a hint of its errors names the environment file that was typed."""
+        """Run the verb; a hint of its errors names the stack or environment file that was typed."""
         try:
             return super().invoke(ctx)
         except LaunchError as error:
-            if error.hint and (file := ctx.params.get("env")):
+            file = ctx.params.get("env")
+            if error.hint and file:
                 error.hint = hint_for_file(error.hint, Path(file))
+            if error.hint and "stack" in ctx.params:
+                error.hint = hint_for_words(error.hint, stack_words(ctx.params["stack"], file))
             raise
 
 

@@ -11,12 +11,18 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
 
 # Both need the stack itself. `-s STACK` means: with a stack, where a file will not do.
 _FOR_OWNER = r"\bpulumi \w|\blaunch env repair\b"
 _STACK_OPTION = r"(\blaunch [^;,`]*?)-s (?!STACK\b)[^\s;,`]+"
+
+# Commands that take a run, where nothing says of which environment.
+_RUN_COMMAND = (
+    r"\blaunch (?:cancel|exec|fetch|keep|logs|rerun|rm|show|wait)\b(?![^;,`]* (?:-s|--env) )"
+)
 
 
 class ExitCode(IntEnum):
@@ -74,3 +80,9 @@ def hint_for_file(hint: str, file: Path) -> str:
         return f"for the owner of the stack: {hint}; then `launch env export` writes a new {file}"
     given = f"--env {shlex.quote(str(file))}"
     return re.sub(_STACK_OPTION, lambda found: found[1] + given, hint)
+
+
+def hint_for_words(hint: str, words: Sequence[str]) -> str:
+    """Add `words`, as `-s dev`, to the commands of a hint that take a run and name no environment."""
+    given = f" {shlex.join(words)}" if words else ""
+    return re.sub(_RUN_COMMAND, lambda found: found[0] + given, hint)

@@ -14,7 +14,7 @@ from jobs.datasets.file_list import FileList, send_list, work_table, write_list
 from jobs.datasets.paths import DatasetFile
 from jobs.datasets.records import DatasetRecord, Records
 from jobs.datasets.sharing import part
-from jobs.host.progress import Counter, Progress, silent
+from jobs.host.progress import Counter, Progress, ProgressLines, silent
 
 # How often what the store forgot (Azurite after a kill) is sent again.
 MAX_ROUNDS = 5
@@ -43,6 +43,22 @@ class Reports(Struct, frozen=True, kw_only=True):
     copying: Progress = silent
     sending: Progress = silent
     warn: Callable[[str], None] = lambda _: None
+
+    @classmethod
+    def on(
+        cls,
+        lines: ProgressLines,
+        *,
+        reading: str = "reading",
+        warn: Callable[[str], None] = lambda _: None,
+    ) -> Reports:
+        """Open a line for each, where reading and copying take more than a second."""
+        return cls(
+            reading=lines.open(reading, after_s=1.0),
+            copying=lines.open("copying", after_s=1.0),
+            sending=lines.open("sending"),
+            warn=warn,
+        )
 
 
 SILENT = Reports()
@@ -158,7 +174,7 @@ class Making:
         return moved
 
     def _missing(self, files: FileList, prefix: str, work: Path) -> FileList:
-        """Yield the files of a list that the store does not have, by one listing in any order."""
+        """List the files that the store does not have, by one listing in any order."""
         schema = "CREATE TABLE there (path TEXT PRIMARY KEY, bytes, md5) WITHOUT ROWID"
         with work_table(work / "there.sqlite", schema) as database:
             listed = (

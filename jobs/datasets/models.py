@@ -49,11 +49,14 @@ class Models:
     def resolve(self, ref: str) -> DatasetRecord:
         """Find `name@version`, or the newest version of `name`; raises NotFound."""
         name, version = parse_model(ref)
-        found = self.versions(name)
+        damaged: list[LaunchError] = []
+        found = self.versions(name, damaged=damaged)
         for record in found:
-            if version in (None, record.version):
+            if version == record.version or (version is None and not damaged):
                 return record
-        there = found or self.versions()
+        if damaged:
+            raise damaged[0]
+        there = found or self.versions(damaged=[])
         names = ", ".join(sorted({each.ref for each in there}, reverse=True)[:5])
         hint = f"there is {names}" if names else "launch model register RUN"
         message = f"no model `{ref}` in the store"

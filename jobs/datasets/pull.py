@@ -106,7 +106,7 @@ class Pull:
             raise LaunchError(message, hint="choose a folder on another disk")
 
     def _missing(self, files: FileList, work: Path) -> FileList:
-        """Yield the files whose content is not there; a file known to be unchanged is not read."""
+        """List the files whose content is not there; a file known to be unchanged is not read."""
         if not self._folder.exists() or not any(self._folder.iterdir()):
             return files
         with ScanState.of(self._folder) as state:
@@ -160,7 +160,7 @@ class Pull:
             )
 
     def _surplus(self, files: FileList, work: Path) -> Surplus:
-        """Yield what the folder has and the list has not, in their order; follows no links."""
+        """Find what the folder has and the list has not, in their order; follows no links."""
         wanted = iter(files)
         file = next(wanted, None)
         count, first = 0, list[str]()

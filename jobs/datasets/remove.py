@@ -74,7 +74,7 @@ def remove(store: BlobStore, removal: Removal, progress: Progress = silent) -> N
     """Remove a version; after a kill the next call goes on.
 
     In this order a push of equal content at the same time never ends with a version whose
-    content is gone: see Push._send, which looks after it has made its version, where this looks
+    content is gone: see Making.make, which looks after it has made its version, where this looks
     for versions after it has said that content leaves.
     """
     record = removal.dataset

@@ -155,8 +155,11 @@ class Bench:
         if not spent and None not in prices:
             return
         currency = clusters[left[0].plan.spec.cluster].currency
-        text = f"about {money_text(sum(spent), currency)} for all {count_text(len(left), 'run')}"
-        if None in prices:
+        runs = count_text(len(left), "run")
+        text = f"about {money_text(sum(spent), currency)} for all {runs}"
+        if not spent:
+            text = f"unknown for all {runs}: no price of these nodes is known"
+        elif None in prices:
             text += "; the price of some nodes is not known"
         else:
             text += f", {money_text(MOST_TIMES * sum(spent), currency)} at most"

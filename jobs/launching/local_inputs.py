@@ -74,13 +74,8 @@ def dataset_name(job: str, name: str) -> str:
 
 def _push(path: Path, name: str, engine: Engine, *, is_dry: bool) -> Pushed:
     lines = ProgressLines()
-    reports = Reports(
-        reading=lines.open("reading", after_s=1.0),
-        copying=lines.open("copying", after_s=1.0),
-        sending=lines.open("sending"),
-        # A plan is made first: what is to be said of names has been said by then.
-        warn=console.warn if is_dry else lambda _: None,
-    )
+    # A plan is made first: what is to be said of names has been said by then.
+    reports = Reports.on(lines, warn=console.warn if is_dry else lambda _: None)
     folder, only = (path, None) if path.is_dir() else (path.parent, path.name)
     with lines:
         datasets = Datasets.of(engine.environment)

@@ -126,9 +126,9 @@ def differences(record: RunRecord, run_dir: Path, engine: Engine) -> list[str]:
         found.append(f"cluster `{spec.cluster}` was made again since ({spec.compute})")
     if spec.stack != environment.stack:
         found.append(f"it ran on stack `{spec.stack}`, now it is `{environment.stack}`")
-    if spec.code is not None and not (run_dir / "code").is_dir():
-        found.append(f"the copy of its code was deleted; the current `{spec.code}` is used")
     copy = run_dir / "code"
+    if spec.code is not None and not copy.is_dir():
+        found.append(f"the copy of its code was deleted; the current `{spec.code}` is used")
     asked = structs.replace(spec, code=str(copy)) if copy.is_dir() else spec
     image = engine.image_digest(asked)
     if image is not None and record.image_digest not in (None, image):

@@ -15,7 +15,7 @@ from jobs.engines.base import Attended, Engine
 from jobs.host import console
 from jobs.host.console import size_text, styled
 from jobs.launching.ahead import look_ahead, progress_fields
-from jobs.launching.follow import follow
+from jobs.launching.follow import follow, see_through, wait_until_started
 from jobs.launching.forecast_text import forecast_pairs
 from jobs.launching.foresee import foresee, keep_forecast
 from jobs.launching.known_runs import remember, soon_past_runs
@@ -99,7 +99,12 @@ def start(plan: Plan, secrets: Mapping[str, str], engine: Engine, wish: Wish) ->
         console.out_json(status)
     say_summary(engine, handle, status, wish.stack, is_fetched=wish.fetch)
     if wish.fetch and isinstance(engine, Attended):
-        folder = engine.fetch(handle, Path(handle.id))
+        try:
+            folder = engine.fetch(handle, Path(handle.id))
+        except LaunchError:
+            again = shlex.join(["launch", "fetch", handle.id, *wish.stack])
+            console.warn(f"the download stopped; {again} goes on with it")
+            raise
         console.say(f"\noutputs and logs are in {folder}")
     return exit_code(status)
 
@@ -179,8 +184,6 @@ def detached(engine: Engine, handle: RunHandle, stack: Sequence[str]) -> int:
 
 
 def _follow(engine: Engine, handle: RunHandle, *, is_quiet: bool) -> RunStatus:
-    from jobs.launching.follow import see_through, wait_until_started
-
     if not is_quiet:
         return follow(engine, handle)
     wait_until_started(engine, handle)

@@ -61,6 +61,14 @@ def read_record(state: Path) -> dict[str, Any]:
         raise EnvironmentFailure(message, hint=f"{state}.bak is the previous record") from error
 
 
+def found_state(root: Path, stack: str) -> Path | None:
+    """Find the stack's state file; None where the backend is no folder. Raises for no such stack."""
+    state = state_file(root, stack)
+    if state is not None and not state.exists():
+        raise stack_not_made(stack, root)
+    return state
+
+
 def unknown_stack(stack: str, root: Path) -> LaunchError:
     from difflib import get_close_matches
 

@@ -95,15 +95,10 @@ def spent_text(cost: Spent) -> str:
     nodes = count_text(cost.num_nodes, "node")
     as_of = f", {_list_price(cost.price_as_of)}" if cost.price_as_of else ""
     about = "" if _is_tiny(cost.amount) else "about "
-    at_end = "" if cost.at_end is None else f", {at_end_text(cost)}"
+    at_end = ""
+    if cost.at_end is not None:
+        at_end = f", about {money_text(cost.at_end, cost.currency)} at the end"
     return f"{about}{amount} ({nodes} x {duration_text(cost.ran_s)} at {rate}/h{as_of}){at_end}"
-
-
-def at_end_text(cost: Spent) -> str:
-    """Write what a run is likely to have cost at its end; empty where that is not known."""
-    return (
-        "" if cost.at_end is None else f"about {money_text(cost.at_end, cost.currency)} at the end"
-    )
 
 
 def _run_time_s(attempt: AttemptBrief, now: datetime) -> float:

@@ -161,9 +161,7 @@ def check_containers() -> Check:
         engine = find_runner()
         engine.require_running()
     except EnvironmentFailure as error:
-        return Check(
-            part=part, health=Health.NOTE, found=error.message, mend="apt-get install podman"
-        )
+        return Check(part=part, health=Health.NOTE, found=error.message, mend=error.hint)
     return _ok(part, str(engine.program))
 
 
@@ -200,7 +198,8 @@ def check_environment_of(stack: str, env_file: Path | None) -> Iterator[Check]:
     try:
         environment = load_environment(stack, env_file)
     except LaunchError as error:
-        yield _missing(f"stack {stack}", error.message, error.hint)
+        part = f"stack {stack}" if env_file is None else str(env_file)
+        yield _missing(part, error.message, error.hint)
         if env_file is None:
             yield from _port_of(stack)
         return

@@ -6,8 +6,8 @@ from msgspec import Struct
 
 from jobs.host.project import project_root
 from jobs.host.untrusted import parse_rows
-from jobs.stacks.backend import read_record, stack_not_made, state_file
-from jobs.stacks.pulumi_cli import export_record
+from jobs.stacks.backend import found_state
+from jobs.stacks.pulumi_cli import recorded
 
 
 class Grant(Struct, frozen=True, kw_only=True):
@@ -41,12 +41,8 @@ def recorded_grants(stack: str) -> list[Grant]:
     (no such stack), EnvironmentFailure (Pulumi failed, or the record is damaged).
     """
     root = project_root()
-    state = state_file(root, stack)
-    if state is not None and not state.exists():
-        raise stack_not_made(stack, root)
-    record = (
-        (export_record(root, stack)["deployment"] or {}) if state is None else read_record(state)
-    )
+    state = found_state(root, stack)
+    record = recorded(root, stack, state)
     found = [
         Grant(
             name=row.urn.rpartition("::")[2],

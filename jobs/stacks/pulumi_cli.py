@@ -12,6 +12,7 @@ import msgspec
 from jobs.contracts.errors import EnvironmentFailure, Refused
 from jobs.host import trust
 from jobs.host.project import require_trusted
+from jobs.stacks.backend import read_record
 
 if TYPE_CHECKING:
     import subprocess
@@ -69,6 +70,11 @@ def start_pulumi(
 def export_record(root: Path, stack: str) -> dict[str, Any]:
     """Export the stack: its `deployment` is the record, None before the first `up`."""
     return msgspec.json.decode(run_pulumi(root, ["stack", "export", "-s", stack]))
+
+
+def recorded(root: Path, stack: str, state: Path | None) -> dict[str, Any]:
+    """Read the stack's record from its state file, else from Pulumi."""
+    return read_record(state) if state else export_record(root, stack)["deployment"] or {}
 
 
 def last_words(output: bytes) -> str:

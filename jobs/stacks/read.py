@@ -23,6 +23,7 @@ from jobs.host.environment_file import (
 from jobs.host.project import project_root
 from jobs.stacks.backend import (
     backend_url,
+    found_state,
     read_record,
     stack_not_made,
     stack_not_up,
@@ -48,9 +49,7 @@ def load_environment(
     if env_file is not None:
         return read_environment(env_file)
     root = project_root()
-    state = state_file(root, stack)
-    if state is not None and not state.exists():
-        raise stack_not_made(stack, root)
+    state = found_state(root, stack)
     stamp = _stamp(root, state)
     cache = cache_file(root, stack)
     kept = None if refresh else read_cache(cache)

@@ -13,16 +13,10 @@ import msgspec
 from jobs.contracts.errors import EnvironmentFailure, Refused
 from jobs.host.console import say
 from jobs.host.project import project_root
-from jobs.stacks.backend import (
-    PULUMI_HOME,
-    locks_folder,
-    read_record,
-    stack_not_made,
-    state_file,
-)
+from jobs.stacks.backend import PULUMI_HOME, found_state, locks_folder
 from jobs.stacks.locks import StackLock, read_locks
 from jobs.stacks.plugins import end_orphans
-from jobs.stacks.pulumi_cli import export_record, last_words, run_pulumi
+from jobs.stacks.pulumi_cli import export_record, last_words, recorded, run_pulumi
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,13 +34,9 @@ def repair(stack: str) -> list[str]:
     `pulumi cancel` ends it.
     """
     root = project_root()
-    state = state_file(root, stack)
-    if state is not None and not state.exists():
-        raise stack_not_made(stack, root)
+    state = found_state(root, stack)
     done = _end_what_died(root, stack, state)
-    before = (
-        (export_record(root, stack)["deployment"] or {}) if state is None else read_record(state)
-    )
+    before = recorded(root, stack, state)
     if not (unsettled := _of_pending_creates("find", before)):
         if state is None:
             say(

@@ -9,8 +9,11 @@ from typing import Any
 
 import msgspec
 
+from jobs.contracts.spec import RunState
 from jobs.host.console import count_text, duration_text, figure_text, masked, size_text
 from jobs.runs.outcome import parse_time
+from jobs.runs.outlook import Outlook, left_text, share_text
+from jobs.stacks.cost import money_text
 
 MOST_FIGURES = 6
 
@@ -22,8 +25,8 @@ def age(created: str) -> str:
 
 
 def took(run: dict[str, Any]) -> str:
-    """Say how long a run took, or has taken so far."""
-    if run["started"] is None:
+    """Say how long a run took, or has taken so far; a lost one has no end, and does not run either."""
+    if run["started"] is None or (run["ended"] is None and RunState(run["state"]).is_terminal()):
         return ""
     end = parse_time(run["ended"]) if run["ended"] else datetime.now(UTC)
     return duration_text(max((end - parse_time(run["started"])).total_seconds(), 0))
@@ -31,19 +34,17 @@ def took(run: dict[str, Any]) -> str:
 
 def share(progress: dict[str, Any] | None) -> str:
     """Say how far a run is."""
-    return "" if not progress or progress["share"] is None else f"{progress['share']:.0%}"
+    return share_text(msgspec.convert(progress, Outlook)) if progress else ""
 
 
 def left(progress: dict[str, Any] | None) -> str:
     """Say how much time a run has left."""
-    return "" if not progress or progress["left_s"] is None else duration_text(progress["left_s"])
+    return left_text(msgspec.convert(progress, Outlook)) if progress else ""
 
 
 def money(cost: dict[str, Any] | None) -> str:
     """Say what a run has cost so far."""
-    if not cost:
-        return ""
-    return f"{cost['amount']:,.2f} {cost.get('currency') or ''}".strip()
+    return money_text(cost["amount"], cost["currency"]) if cost else ""
 
 
 def command(words: Sequence[str]) -> str:

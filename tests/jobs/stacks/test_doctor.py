@@ -89,7 +89,7 @@ def test_what_is_built_needs_no_builder(project, tmp_path):
         ("podman or docker (runs images of registries)", "note"),
         ("disk", "ok"),
     ]
-    assert found[5].mend == "apt-get install podman"
+    assert found[5].mend == "apt-get install podman; or use a folder of images/: launch image ls"
     install(tmp_path / "bin", "podman")
     assert doctor.check_containers().found == str(tmp_path / "bin" / "podman")
     assert found[2].found == "v3.9"

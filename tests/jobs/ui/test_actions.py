@@ -9,7 +9,7 @@ from jobs.contracts.errors import NotFound, Refused
 from jobs.ui import actions
 from jobs.ui.actions import Action
 from jobs.ui.reading import Reading
-from jobs.ui.words_shown import figures, left, money, share, text
+from jobs.ui.words_shown import figures, left, money, share, text, took
 
 WHERE = ["--stack=local"]
 
@@ -139,10 +139,17 @@ def test_what_is_started_is_planned_first(monkeypatch):
 
 
 def test_values_are_worded():
-    assert (share(None), share({"share": None}), share({"share": 0.256})) == ("", "", "26%")
-    assert (left(None), left({"left_s": None}), left({"left_s": 61})) == ("", "", "1 min 1 s")
+    untold = {"done": 12, "total": None, "unit": "steps", "samples_per_s": None, "updated_s": 1.0}
+    untold |= {"share": None, "left_s": None}
+    nearly = untold | {"share": 0.996, "left_s": 61}
+    assert (share(None), share(untold), share(nearly)) == ("", "12 steps", "99 %")
+    assert (left(None), left(untold), left(nearly)) == ("", "", "1 min 1 s")
     assert money(None) == ""
-    assert money({"amount": 1234.5, "currency": "USD"}) == "1,234.50 USD"
+    assert money({"amount": 1234.5, "currency": "USD"}) == "1234.50 USD"
+    assert money({"amount": 0.004, "currency": "USD"}) == "0.004 USD"
+    lost = {"started": "2026-11-01T00:00:00Z", "ended": None, "state": "lost"}
+    assert took(lost) == ""
+    assert took(lost | {"ended": "2026-11-01T00:01:01Z", "state": "failed"}) == "1 min 1 s"
     assert text("a\x1b[2Jb") == "a\\x1b[2Jb"
     named = [{"name": name} for name in ("loss", "host_s", "top1", "a", "b", "c", "d", "e")]
     assert [each["name"] for each in figures(named)] == ["loss", "top1", "a", "b", "c", "d"]
