@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+
 from jobs.commands import options
 from jobs.commands.usage import make_app
 from jobs.contracts.errors import ExitCode, LaunchError

@@ -99,14 +99,18 @@ def start(plan: Plan, secrets: Mapping[str, str], engine: Engine, wish: Wish) ->
         console.out_json(status)
     say_summary(engine, handle, status, wish.stack, is_fetched=wish.fetch)
     if wish.fetch and isinstance(engine, Attended):
-        try:
-            folder = engine.fetch(handle, Path(handle.id))
-        except LaunchError:
-            again = shlex.join(["launch", "fetch", handle.id, *wish.stack])
-            console.warn(f"the download stopped; {again} goes on with it")
-            raise
-        console.say(f"\noutputs and logs are in {folder}")
+        _bring_home(engine, handle, wish)
     return exit_code(status)
+
+
+def _bring_home(engine: Engine, handle: RunHandle, wish: Wish) -> None:
+    try:
+        folder = engine.fetch(handle, Path(handle.id))
+    except LaunchError:
+        again = shlex.join(["launch", "fetch", handle.id, *wish.stack])
+        console.warn(f"the download stopped; {again} goes on with it")
+        raise
+    console.say(f"\noutputs and logs are in {folder}")
 
 
 def say_summary(
