@@ -244,6 +244,17 @@ def test_a_bound_is_as_much_longer_as_the_machine_is_busy(clock):
     assert str(caught.value).splitlines()[0] == said
 
 
+def test_a_machine_that_was_busy_is_asked_again_only_once_what_it_was_granted_is_passed(clock):
+    asked = []
+    clock.setattr(busy, "how_busy", lambda: asked.append(1) or 3.0)
+    bound = Bound(2)
+    for _ in range(5):
+        bound.check()
+    assert asked == [1]
+    assert bound.is_passed()
+    assert asked == [1, 1]
+
+
 def test_the_machine_is_asked_only_once_a_bound_is_passed(clock):
     asked = []
     clock.setattr(busy, "how_busy", lambda: asked.append(1) or 1.0)

@@ -17,22 +17,23 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may become 
 
 
 def as_other_user(act: Callable[[], str]) -> str:
-    """What `act` gives, or the error of the system that it meets, as uid 65534."""
+    """What `act` gives, or the name of the error that it meets, as uid 65534."""
     read, write = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12's, where threads run
         child = os.fork()
     if not child:
         try:
-            os.setgroups([])
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
-            said = act()
-        except OSError as error:
-            said = type(error).__name__
-        finally:
+            try:
+                os.setgroups([])
+                os.setgid(NOBODY)
+                os.setuid(NOBODY)
+                said = act()
+            except BaseException as error:  # noqa: BLE001 (the parent reads what it was)
+                said = type(error).__name__
             os.write(write, said.encode())
-            os._exit(0)
+        finally:
+            os._exit(0)  # a fork of pytest must not go on
     os.close(write)
     with os.fdopen(read, encoding="utf-8") as answer:
         text = answer.read()

@@ -32,7 +32,7 @@ def test_a_network_is_built_by_the_seed_and_for_predictions_by_that_of_its_model
 
 
 def test_building_draws_as_before_by_torch_and_leaves_random_and_numpy_as_they_were(found):
-    draws = found["draws"]
+    draws = {**found["draws"]}
     by_torch = draws.pop("by torch.manual_seed(1)")
     assert draws["cubes, seed 1"][0][:4] == by_torch
     assert [[stays, told] for _, stays, told in draws.values()] == [[True, ""]] * len(draws)
@@ -126,7 +126,7 @@ def test_a_network_that_no_average_can_copy_is_told_by_its_weight(found):
 
 
 def test_batches_of_each_kind_are_moved_whole_and_keep_their_kind(found):
-    moved = found["moved"]
+    moved = {**found["moved"]}
     assert [moved.pop("default's own"), moved.pop("taken apart")] == [[], False]
     assert moved == {
         "number first": ["tuple", [0.5, "meta"]],
