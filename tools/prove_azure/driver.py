@@ -85,31 +85,33 @@ def _take(s: Session, step: Step, limit: float) -> None:
     if needed is not None and needed.outcome != "done":
         _end(s, step, "left out", 0.0, f"`{step.needs}` has not succeeded")
         return
-    if step.needs_stack and not _is_up(s, step):
+    if step.needs_stack and not _is_up(s, step, limit):
         return
-    most = estimate(s.prices, minutes_of([step]))
+    _hold(s, [step], limit)
+    began = time.monotonic()
+    outcome, words = _act(s, step)
+    _end(s, step, outcome, time.monotonic() - began, words)
+
+
+def _hold(s: Session, steps: Sequence[Step], limit: float) -> None:
+    """Stop in front of steps that could cost more than is left."""
+    most = estimate(s.prices, minutes_of(steps))
     if s.record.spent + most > limit:
         spent = f"{s.record.spent:.2f} of {limit:.2f} USD are spent"
-        message = f"`{step.name}` may cost {most:.2f} USD, and {spent}"
+        message = f"`{steps[-1].name}` may cost {most:.2f} USD, and {spent}"
         raise OverBudget(message)
-    began = time.monotonic()
-    try:
-        outcome, words = _act(s, step)
-    finally:
-        seconds = time.monotonic() - began
-        nodes = step.node_minutes / step.minutes
-        s.record.spent += s.prices.of(hours=seconds / 3600, node_hours=nodes * seconds / 3600)
-    _end(s, step, outcome, seconds, words)
 
 
-def _is_up(s: Session, step: Step) -> bool:
+def _is_up(s: Session, step: Step, limit: float) -> bool:
     """Tell whether the stack is up; bring it back where an interrupted proof has destroyed it."""
     if not s.record.is_done("up"):
         _end(s, step, "left out", 0.0, "the stack is not up")
         return False
     if s.record.up_since_s is not None:
         return True
-    outcome, words = _act(s, Step(name=step.name, act=_again, settles=("U13",), minutes=60))
+    again = Step(step.name, _again, ("U13",), minutes=60)
+    _hold(s, [again, step], limit)
+    outcome, words = _act(s, again)
     if outcome == "failed":
         _end(s, step, "left out", 0.0, words)
     return outcome == "done"
@@ -121,11 +123,18 @@ def _again(s: Session) -> None:
 
 
 def _act(s: Session, step: Step) -> tuple[Outcome, str]:
+    """Act, and write down what it has cost, however it ends."""
+    began = time.monotonic()
     try:
         step.act(s)
     except Denied as denied:
         _blame(s, denied, step.settles)
         return "failed", denied.words
+    finally:
+        hours = (time.monotonic() - began) / 3600
+        nodes = step.node_minutes / step.minutes
+        s.record.spent += s.prices.of(hours=hours, node_hours=nodes * hours)
+        s.save()
     return "done", ""
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.turned_clock import TurnedClock
 from tools.prove_azure import driver, stack_steps
 from tools.prove_azure.cost import Prices
 from tools.prove_azure.record import Record
@@ -25,9 +26,11 @@ class Scripted:
         self.prices = Prices(node=0.3, idle=0.2)
         self.settings = {"name": "prove"}
         self.done: list[str] = []
+        self.saved: list[float] = []
 
     def save(self) -> None:
         """See Session."""
+        self.saved.append(round(self.record.spent, 6))
 
     def denies(self, unknown: str, words: str) -> None:
         """See Session."""
@@ -70,21 +73,59 @@ def be_refused(_: Any) -> None:
     deny(WORDS)
 
 
-UP = Step(name="up", act=come_up, settles=("U1",), minutes=1, needs_stack=False)
+UP = Step("up", come_up, ("U1",), minutes=1, needs_stack=False)
 
 
 def test_a_step_that_could_pass_the_limit_is_not_begun_and_the_stack_goes(session: Any) -> None:
-    hello = Step(name="hello", act=say_hello, settles=("U25",), minutes=10, node_minutes=10)
+    hello = Step("hello", say_hello, ("U25",), minutes=10, node_minutes=10)
     driver.prove(session, [UP, hello], limit=0.01, keep=False)
     assert list(session.record.steps) == ["up"]
     assert session.done == ["repair", "destroy", "purge"]
     assert session.record.up_since_s is None
 
 
+def test_a_stack_is_brought_back_only_where_that_and_the_step_keep_the_limit(
+    session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = TurnedClock(monkeypatch, driver)
+
+    def up(s: Any) -> None:
+        come_up(s)
+        clock.sleep(1800)
+
+    monkeypatch.setattr(stack_steps, "up", up)
+    hello = Step("hello", say_hello, ("U25",), minutes=6, node_minutes=12)
+    driver.prove(session, [UP], limit=5.0, keep=False)
+    session.done.clear()
+    # An hour of the stack, 6 minutes of it, and 12 of nodes.
+    driver.prove(session, [UP, hello], limit=0.27, keep=False)
+    assert (list(session.record.steps), session.done) == (["up"], [])
+    driver.prove(session, [UP, hello], limit=0.29, keep=False)
+    assert session.done == ["purge", "hello", "repair", "destroy", "purge"]
+    # What it has cost to come up again counts, too: half an hour of the stack alone.
+    assert session.saved[-1] == 0.1
+
+
+def test_what_a_step_has_cost_by_ctrl_c_is_written_down_of_a_stack_that_is_kept(
+    session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = TurnedClock(monkeypatch, driver)
+
+    def be_cut_off(_: Any) -> None:
+        clock.sleep(600)
+        raise KeyboardInterrupt
+
+    logs = Step("logs", be_cut_off, ("U26",), minutes=10, node_minutes=20)
+    with pytest.raises(KeyboardInterrupt):
+        driver.prove(session, [UP, logs], limit=5.0, keep=True)
+    # Ten minutes of the stack, and of two nodes.
+    assert session.saved[-1] == round(0.2 / 6 + 2 * 0.3 / 6, 6)
+
+
 def test_words_of_azure_are_blamed_on_the_assumption_that_they_deny(session: Any) -> None:
-    size = Step(name="size", act=be_refused, settles=("U25", "U6"), minutes=1)
-    after = Step(name="after", act=say_hello, settles=("U25",), minutes=1, needs="size")
-    last = Step(name="last", act=say_hello, settles=("U25",), minutes=1)
+    size = Step("size", be_refused, ("U25", "U6"), minutes=1)
+    after = Step("after", say_hello, ("U25",), minutes=1, needs="size")
+    last = Step("last", say_hello, ("U25",), minutes=1)
     driver.prove(session, [UP, size, after, last], limit=5.0, keep=True)
     ended = {name: each.outcome for name, each in session.record.steps.items()}
     assert ended == {"up": "done", "size": "failed", "after": "left out", "last": "done"}
