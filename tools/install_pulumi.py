@@ -108,6 +108,8 @@ def fetch_release(project: Project, phases: Phases, *, url: str = RELEASE_URL) -
         return f"none is pinned for {machine()}"
     folder = release_folder(project)
     with exclusive(folder.with_name(f"{folder.name}.lock"), what="Pulumi", report=phases.phase):
+        if (folder / "pulumi").exists():
+            return None  # another clone's set-up has fetched it meanwhile
         partial = folder.with_name(f"{folder.name}.partial")
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)

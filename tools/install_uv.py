@@ -29,7 +29,8 @@ def ensure_uv(project: Project, phases: Phases) -> Path:
                 phase.note(f"{'.'.join(map(str, version))} at {candidate}")
                 return Path(candidate)
         with exclusive(project.state / "uv.lock", what="uv", report=phases.phase):
-            install_uv(project)
+            if uv_version(str(own)) < OLDEST:  # else another set-up has installed it meanwhile
+                install_uv(project)
         phase.note(f"installed as pinned in {LOCK} into .trainyard/uv")
     return own
 

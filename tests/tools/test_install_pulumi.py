@@ -7,6 +7,7 @@ import os
 import socket
 import tarfile
 import threading
+from contextlib import contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -119,6 +120,21 @@ def test_the_official_release_is_unpacked_into_the_cache(project, phases, releas
     assert install_pulumi.find_kept(project) == folder
     leftovers = {path.name for path in folder.parent.iterdir()} - {folder.name}
     assert leftovers == {f"{folder.name}.lock"}
+
+
+def test_what_another_set_up_has_fetched_meanwhile_is_neither_fetched_again_nor_removed(
+    project, phases, monkeypatch
+):
+    folder = install_pulumi.release_folder(project)
+
+    @contextmanager
+    def behind_another(*_, **__):
+        program(folder, "v3.255.0")
+        yield
+
+    monkeypatch.setattr(install_pulumi, "exclusive", behind_another)
+    assert install_pulumi.fetch_release(project, phases, url="http://127.0.0.1:9/x") is None
+    assert install_pulumi.find_kept(project) == folder
 
 
 def test_a_release_other_than_the_pinned_one_is_refused(project, phases, release, monkeypatch):

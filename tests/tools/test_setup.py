@@ -5,12 +5,14 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from tests.busy import HANG_S, wait_until
+from tools import install_uv
 from tools.install_azurite import Azurite
 from tools.install_uv import offer_uv, require_python, sync_environment, uv_version
 from tools.phases import Phases
@@ -117,11 +119,27 @@ mkdir -p .venv/bin && touch .venv/bin/python
 
 @pytest.fixture
 def uv(project):
+    return lay_uv(project)
+
+
+def lay_uv(project):
     path = project.state / "uv" / "bin" / "uv"
     path.parent.mkdir(parents=True)
     path.write_text(FAKE_UV)
     path.chmod(0o755)
     return path
+
+
+def test_a_uv_that_another_set_up_has_installed_meanwhile_is_taken(project, phases, monkeypatch):
+    @contextmanager
+    def behind_another(*_, **__):
+        lay_uv(project)
+        yield
+
+    monkeypatch.setattr(install_uv, "exclusive", behind_another)
+    monkeypatch.setattr(install_uv, "install_uv", lambda _: pytest.fail("installed again"))
+    monkeypatch.setenv("PATH", "")
+    assert install_uv.ensure_uv(project, phases) == project.state / "uv" / "bin" / "uv"
 
 
 def test_the_version_of_uv_is_read(uv, tmp_path):
