@@ -75,6 +75,12 @@ def _proxies_of_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("urllib.request._opener", None)
 
 
+@pytest.fixture
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have what is cached of a test lie outside of its own folder, whose files it may compare."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+
 @pytest.fixture(scope="session")
 def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
     """Forks PyTorch's ranks; one for all tests of a process, since it takes seconds to load."""

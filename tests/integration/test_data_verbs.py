@@ -15,10 +15,7 @@ from tests.fakes.launched_store import Store
 from tests.folders import make_folder, read_folder
 from tests.odd_names import FINE
 
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def test_every_odd_name_that_is_taken_comes_back_equal(store: Store, tmp_path):

@@ -8,10 +8,7 @@ import trainyard
 from tests.fakes.launched_store import Store
 from tests.folders import make_folder, read_folder
 
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def test_datasets_by_functions_are_those_of_the_verbs(store: Store, tmp_path):

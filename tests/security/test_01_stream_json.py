@@ -25,13 +25,10 @@ from trainer.data.pictures.splits import open_pictures
 from trainer.data.streaming.cache import BlockCache
 from trainer.data.streaming.store import RangeStore, RemoteFile
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 SET = f"{'a' * 32}-1048576"
 THEIRS = {"thesis1.doc": b"1" * 4000, "work/thesis2.doc": b"2" * 4000, ".ssh/id_rsa": b"3" * 4000}
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "launch-cache"))
 
 
 def stream_file(folder: Path, endpoint: str) -> Path:

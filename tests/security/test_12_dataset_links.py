@@ -15,10 +15,7 @@ from jobs.datasets.datasets import Datasets
 from tests.fakes.blob_store import MemoryStore
 from tests.folders import make_folder, read_folder
 
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "launch-cache"))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.fixture

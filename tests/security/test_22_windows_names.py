@@ -18,12 +18,9 @@ from jobs.datasets.making import Reports
 from tests.fakes.blob_store import MemoryStore
 from tests.folders import make_folder, read_folder
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 NAMES = ["train:evil.exe", "NUL", "deep/aux.jpg", "trailing ", "deep /x"]
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "launch-cache"))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -21,12 +21,9 @@ from jobs.runs.supervision import take_lock
 from tests.fakes.blob_store import MemoryStore
 from tests.folders import make_folder, read_folder
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 KEYS = ["name", "version", "digest", "files", "bytes", "created"]
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture

@@ -10,12 +10,9 @@ from tests.fakes.blob_store import MemoryStore
 from tests.fakes.gangs import make_environment
 from tests.folders import make_folder
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 SIZES = {"files_sent": 2, "bytes_sent": 7, "files_copied": 0, "bytes_copied": 0}
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture

@@ -17,12 +17,9 @@ from tests.fakes.blob_store import MemoryStore
 from tests.fakes.gangs import make_environment
 from tests.folders import make_folder, read_folder
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 DATASET = {"name": "digits", "version": 3, "digest": "ab" * 32, "files": 2, "bytes": 10}
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture

@@ -19,13 +19,10 @@ from tests.fakes.blob_store import MemoryStore
 from tests.fakes.gangs import make_environment
 from tests.folders import make_folder, read_folder
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 CONTENT = {"a": b"one", "b": bytes(9 << 20), "sub/c": b"", "sub/d": b"four"}
 NUM_BYTES = (9 << 20) + 7
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture

@@ -24,10 +24,7 @@ from tests.fakes.blob_store import MemoryStore
 from tests.fakes.gangs import make_environment
 from tests.folders import make_folder, read_folder
 
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.fixture

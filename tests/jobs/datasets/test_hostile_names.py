@@ -19,12 +19,9 @@ from tests.fakes.blob_store import MemoryStore
 from tests.folders import read_folder
 from tests.odd_names import FINE, HOSTILE
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 CONTENT = b"mischief"
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
 
 
 def test_there_are_two_hundred_of_them():

@@ -22,12 +22,9 @@ from jobs.datasets.walk import walk
 from tests.busy import HANG_S
 from tests.folders import make_folder
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 OLD_S = 10
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture

@@ -10,14 +10,11 @@ from jobs.host.progress import Transfer
 from tests.fakes.blob_store import MemoryStore
 from tests.folders import make_folder, read_folder
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 OLD = {"a": b"one", "b": bytes(9 << 20), "sub/c": b"", "sub/d": b"four"}
 NEW = {**OLD, "a": b"ONE", "sub/cc": b"more"}
 NUM_COPIED, BYTES_COPIED = 3, (9 << 20) + 4
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture

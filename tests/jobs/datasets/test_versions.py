@@ -17,14 +17,11 @@ from jobs.datasets.pull import Pulled, Surplus
 from tests.fakes.blob_store import MemoryStore
 from tests.folders import make_folder, read_folder
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 
 class Killed(BaseException):
     """Stands for kill -9."""
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture
