@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from tests.folders import read_folder
 from trainer.common.errors import TrainingError
 from trainer.data.pictures.coco import (
     CocoObject,
@@ -389,22 +390,14 @@ class TestMadeSet:
         assert (
             capsys.readouterr().out == f"60 training and 24 validation pictures in {tmp_path}/b\n"
         )
-        assert files(tmp_path / "b") == files(made)
+        assert read_folder(tmp_path / "b") == read_folder(made)
 
     def test_a_set_that_is_there_stays_and_anything_else_is_not_written_over(self, tmp_path):
         folder = tmp_path / "set"
         make_coco(folder, num_train=2, num_val=2, seed=1)
-        before = files(folder)
+        before = read_folder(folder)
         make_coco(folder, num_train=2, num_val=2, seed=1)
         with pytest.raises(TrainingError, match="holds something else than this made set"):
             make_coco(folder, num_train=2, num_val=2, seed=2)
-        assert files(folder) == before
+        assert read_folder(folder) == before
         assert [path.name for path in tmp_path.iterdir()] == ["set"]
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }

@@ -18,7 +18,7 @@ from tests import seeds
 from tests.busy import wait_until
 from tests.campaign import campaign
 from tests.fakes.ilsvrc import class_names, write_archives, write_devkit, write_sums
-from tests.folders import read_folder
+from tests.folders import read_folder, read_prepared
 from trainer.common.errors import TrainingError
 from trainer.data.pictures.splits import open_splits
 from trainer.data.prepare import imagenet
@@ -60,12 +60,6 @@ def prepare(archives: Path, target: Path, *more: str) -> int:
     return main(["imagenet", "--from", str(archives), "--to", str(target), *sums, *more])
 
 
-def contents(target: Path) -> dict[str, bytes]:
-    found = read_folder(target)
-    found.pop("prepared.json")
-    return found
-
-
 def staged(target: Path) -> Path:
     return target.with_name(f".{target.name}.partial") / "data"
 
@@ -74,7 +68,7 @@ def test_class_folders_hold_every_picture_and_trainers_read_them(made, tmp_path,
     archives, expected = made
     target = tmp_path / "imagenet"
     assert prepare(archives, target, "--json") == 0
-    assert contents(target) == expected
+    assert read_prepared(target) == expected
     train, val = open_splits(target)
     assert train.classes == val.classes == tuple(class_names(NUM_CLASSES))
     assert (len(train.labels), len(val.labels)) == (40, 23)
@@ -216,7 +210,7 @@ def test_archives_mended_after_a_failure_are_unpacked_anew(archives, tmp_path, m
     time.sleep(0.01)
     shutil.copyfile(made[0] / VAL, archives / VAL)
     assert prepare(archives, target) == 0
-    assert contents(target) == expected
+    assert read_prepared(target) == expected
 
 
 def test_the_published_checksums_hold_without_the_users_own(archives, tmp_path, capsys):
@@ -245,7 +239,7 @@ def test_an_interrupted_prepare_keeps_whole_files_and_writes_half_ones_again(
     _forget(target, VAL, is_done=False)
     shutil.copyfile(made[0] / TRAIN, archives / TRAIN)
     assert prepare(archives, target) == 0
-    assert contents(target) == expected
+    assert read_prepared(target) == expected
     kept = target / whole.relative_to(staged(target))
     assert (kept.stat().st_ino, kept.stat().st_mtime_ns) == inodes
 
@@ -265,7 +259,7 @@ def test_after_a_restart_of_the_machine_only_what_is_on_the_disk_for_good_is_tru
     state["boot"] = "before"
     (staged(target).parent / "state/archives.json").write_text(json.dumps(state))
     assert prepare(archives, target) == 0
-    assert contents(target) == expected
+    assert read_prepared(target) == expected
 
 
 def _forget(target: Path, archive: str, **fields: object) -> None:
@@ -314,6 +308,6 @@ def test_killed_at_any_time_the_same_command_goes_on(tmp_path, most_kills):
             num_kills += is_killed(process, target, draw.uniform(0, 0.15))
         else:
             assert process.wait() == 0
-    is_whole = contents(target) == expected
+    is_whole = read_prepared(target) == expected
     campaign("prepare killed", tried=num_kills, survived=num_kills if is_whole else 0)
     assert is_whole

@@ -19,7 +19,7 @@ import pytest
 
 from jobs.jobfile.read import load_job
 from tests import seeds
-from tests.folders import read_folder
+from tests.folders import read_folder, read_prepared
 from trainer.common.errors import TrainingError
 from trainer.data.disk.events import Events
 from trainer.data.pictures import coco
@@ -69,12 +69,6 @@ def write_zip(path: Path, members: dict[str, bytes]) -> None:
             archive.writestr(name, content, compress_type=kind)
 
 
-def contents(target: Path) -> dict[str, bytes]:
-    found = read_folder(target)
-    found.pop("prepared.json")
-    return found
-
-
 def test_coco_becomes_the_folder_that_its_reader_reads(tmp_path):
     made, archives = tmp_path / "made", tmp_path / "archives"
     archives.mkdir()
@@ -89,7 +83,7 @@ def test_coco_becomes_the_folder_that_its_reader_reads(tmp_path):
     write_sums(archives)
     assert prepare("coco", archives, tmp_path / "coco", "--no-weights") == 0
     kept = {name for name in expected if name.partition("/")[0] in {*splits(), "annotations"}}
-    assert contents(tmp_path / "coco") == {name: expected[name] for name in kept}
+    assert read_prepared(tmp_path / "coco") == {name: expected[name] for name in kept}
     found = [coco.read_split(tmp_path / "coco", split) for split in splits()]
     assert [len(each.pictures) for each in found] == [6, 4]
 
@@ -113,7 +107,7 @@ def test_ants_and_bees_become_class_folders_without_what_is_no_picture(tmp_path)
     write_zip(archives / "hymenoptera_data.zip", members)
     write_sums(archives)
     assert prepare("hymenoptera", archives, tmp_path / "set", "--no-weights") == 0
-    assert contents(tmp_path / "set") == pictures
+    assert read_prepared(tmp_path / "set") == pictures
     train, val = open_splits(tmp_path / "set")
     assert (train.classes, len(train.labels), len(val.labels)) == (("ants", "bees"), 7, 6)
 
@@ -155,16 +149,16 @@ def test_weights_that_are_missing_are_named_before_anything_is_unpacked(insects,
 def test_weights_come_to_lie_beside_the_pictures_also_of_an_older_folder(insects, tmp_path, capsys):
     target = tmp_path / "set"
     assert prepare("hymenoptera", insects, target, "--no-weights") == 0
-    pictures = contents(target)
+    pictures = read_prepared(target)
     (insects / RESNET18.name).write_bytes(b"weights")
     (insects / "SUMS").unlink()
     write_sums(insects)
     for there in ("", " (there already)"):
         assert prepare("hymenoptera", insects, target) == 0
-        assert contents(target) == {**pictures, "resnet18.pth": b"weights"}
+        assert read_prepared(target) == {**pictures, "resnet18.pth": b"weights"}
         assert capsys.readouterr().out.rstrip().endswith(f"in {target}{there}")
     assert prepare("hymenoptera", insects, tmp_path / "new") == 0
-    assert contents(tmp_path / "new") == contents(target)
+    assert read_prepared(tmp_path / "new") == read_prepared(target)
     (target / "resnet18.pth").write_bytes(b"torn")
     assert prepare("hymenoptera", insects, target) == 1
     assert f"the SHA256 of `{target / 'resnet18.pth'}` is " in capsys.readouterr().err
@@ -200,7 +194,7 @@ def test_weights_are_downloaded_with_the_archives(insects, tmp_path):
         server.shutdown()
         thread.join()
         server.server_close()
-    assert contents(tmp_path / "set")["resnet18.pth"] == weights
+    assert read_prepared(tmp_path / "set")["resnet18.pth"] == weights
 
 
 def test_the_weights_are_those_that_their_names_and_the_catalogs_jobs_say():
@@ -229,7 +223,7 @@ def write_mnist(archives: Path, counts: tuple[int, int] = (50, 20)) -> dict[str,
 def test_mnist_becomes_its_four_files(tmp_path):
     made = write_mnist(tmp_path / "archives")
     assert prepare("mnist", tmp_path / "archives", tmp_path / "mnist") == 0
-    assert contents(tmp_path / "mnist") == made
+    assert read_prepared(tmp_path / "mnist") == made
     assert read_idx(tmp_path / "mnist", "t10k-images-idx3-ubyte")[0] == (20, 28, 28)
 
 
@@ -239,7 +233,7 @@ def test_mnist_of_keras_lies_where_keras_looks_for_it(tmp_path):
     (archives / "mnist.npz").write_bytes(b"as it is published" * 100_000)
     write_sums(archives)
     assert prepare("keras-mnist", archives, target) == 0
-    assert contents(target) == {"datasets/mnist.npz": b"as it is published" * 100_000}
+    assert read_prepared(target) == {"datasets/mnist.npz": b"as it is published" * 100_000}
 
 
 def test_a_file_that_is_no_idx_file_is_refused(tmp_path, capsys):
@@ -279,7 +273,7 @@ def test_a_download_ends_in_a_prepared_folder(tmp_path):
         server.shutdown()
         thread.join()
         server.server_close()
-    assert contents(tmp_path / "mnist") == made
+    assert read_prepared(tmp_path / "mnist") == made
 
 
 def test_what_is_not_there_is_named_with_what_brings_it(tmp_path, capsys):

@@ -15,14 +15,14 @@ import pytest
 from tests import seeds
 from tests.campaign import campaign
 from tests.fakes.hostile_archives import PAYLOAD, hostile_archives
-from tests.folders import make_folder, read_folder
+from tests.folders import make_folder, read_prepared
 from trainer.common.errors import TrainingError
 from trainer.data.archives.file import BLOCK_BYTES, ArchiveFile, Inflated
 from trainer.data.archives.tar import tar_members
 from trainer.data.archives.zip import read_directory, zip_members
 from trainer.data.disk.events import Events
 from trainer.data.prepare.published import Checksum
-from trainer.data.prepare.staging import RECEIPT, Staging
+from trainer.data.prepare.staging import Staging
 from trainer.data.prepare.unpack import Progress, unpack
 
 MOST_BYTES = 64 << 20
@@ -104,9 +104,7 @@ def test_the_hostile_payloads_unpack_under_harmless_names(tmp_path):
         for path in sorted(folder.rglob("*")):
             archive.write(path, path.relative_to(folder))
     unpack_whole(tmp_path / "a.zip", tmp_path / "out")
-    found = read_folder(tmp_path / "out")
-    del found[RECEIPT]
-    assert found == {"train/a.jpg": PAYLOAD, "b.jpg": PAYLOAD}
+    assert read_prepared(tmp_path / "out") == {"train/a.jpg": PAYLOAD, "b.jpg": PAYLOAD}
 
 
 @pytest.mark.parametrize("form", ["gnu", "pax", "ustar", "v7"])
@@ -125,9 +123,7 @@ def test_what_tar_itself_writes_is_unpacked(tmp_path, form):
     tar = ["tar", f"--format={form}", "-C", str(folder), "-cf", str(archive), "."]
     subprocess.run(tar, check=True)
     unpack_whole(archive, tmp_path / "out")
-    found = read_folder(tmp_path / "out")
-    del found[RECEIPT]
-    assert found == contents
+    assert read_prepared(tmp_path / "out") == contents
 
 
 def test_stored_and_deflated_members_are_unpacked_and_the_digest_is_the_files(tmp_path):
@@ -138,9 +134,7 @@ def test_stored_and_deflated_members_are_unpacked_and_the_digest_is_the_files(tm
             kind = zipfile.ZIP_DEFLATED if number else zipfile.ZIP_STORED
             archive.writestr(name, content, compress_type=kind)
     unpack_whole(path, tmp_path / "out")
-    found = read_folder(tmp_path / "out")
-    del found[RECEIPT]
-    assert found == contents
+    assert read_prepared(tmp_path / "out") == contents
 
 
 def test_a_file_is_read_in_pieces_and_hashed_whole(tmp_path):
@@ -184,9 +178,7 @@ def test_a_full_disk_is_named_and_the_same_call_goes_on(tmp_path):
         ):
             unpack_whole(tmp_path / "a.zip", tmp_path / "out")
     unpack_whole(tmp_path / "a.zip", tmp_path / "out")
-    found = read_folder(tmp_path / "out")
-    del found[RECEIPT]
-    assert found == contents
+    assert read_prepared(tmp_path / "out") == contents
 
 
 @pytest.mark.parametrize(
@@ -214,6 +206,4 @@ def test_no_file_of_a_damaged_archive_stays_where_it_is_got_again(tmp_path, suff
     archive.write_bytes(whole)
     os.utime(archive, ns=(status.st_atime_ns, status.st_mtime_ns))
     unpack_whole(archive, tmp_path / "out", whole)
-    found = read_folder(tmp_path / "out")
-    del found[RECEIPT]
-    assert found == contents
+    assert read_prepared(tmp_path / "out") == contents

@@ -10,6 +10,7 @@ from collections import Counter
 import pytest
 from PIL import Image
 
+from tests.folders import read_folder
 from trainer.common.errors import TrainingError
 from trainer.data.disk.durability import boot_id
 from trainer.data.disk.events import Events
@@ -25,21 +26,13 @@ def make(folder, images=IMAGES):
     return folder
 
 
-def content(folder):
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     return make(tmp_path_factory.mktemp("data") / "like-imagenet")
 
 
 def test_the_layout_is_imagenets(made):
-    names = set(content(made))
+    names = set(read_folder(made))
     train = {f"train/n{n % 3 + 1:08}/n{n % 3 + 1:08}_{n}.JPEG" for n in range(75)}
     val = {f"val/n{n + 1:08}/ILSVRC2012_val_{n + 1:08}.JPEG" for n in range(3)}
     assert names == train | val | {"about.json"}
@@ -73,7 +66,7 @@ def test_odd_pictures_are_among_them(number, kind):
 
 def test_equal_arguments_give_equal_files_from_any_number_of_processes(made, tmp_path, monkeypatch):
     monkeypatch.setattr("trainer.data.synthesize.imagenet.num_cores", lambda: 1)
-    assert content(make(tmp_path / "again")) == content(made)
+    assert read_folder(make(tmp_path / "again")) == read_folder(made)
     other = ImageSet(num_train=75, num_classes=3, seed=1)
     assert make_image(other, "train", 0) != make_image(IMAGES, "train", 0)
     assert make_image(IMAGES, "val", 0) != make_image(IMAGES, "train", 0)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from tests.busy import HANG_S
+from tests.folders import read_folder
 from trainer.common.errors import TrainingError
 from trainer.data.pictures.splits import open_splits
 from trainer.data.synthesize import stripes
@@ -18,14 +18,6 @@ from trainer.data.synthesize.folders import default_folder
 from trainer.data.synthesize.stripes import INSECTS, main, make_pictures
 
 SMALL = {"num_classes": 3, "num_train": 7, "num_val": 4, "size": 40, "seed": 1}
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
 
 
 def test_a_set_holds_what_was_asked_for_as_real_pictures(tmp_path):
@@ -43,8 +35,8 @@ def test_a_set_holds_what_was_asked_for_as_real_pictures(tmp_path):
 def test_equal_arguments_give_equal_files_and_another_seed_others(tmp_path):
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         make_pictures(tmp_path / name, **{**SMALL, "seed": seed})
-    assert contents(tmp_path / "a") == contents(tmp_path / "b")
-    assert contents(tmp_path / "a") != contents(tmp_path / "c")
+    assert read_folder(tmp_path / "a") == read_folder(tmp_path / "b")
+    assert read_folder(tmp_path / "a") != read_folder(tmp_path / "c")
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
