@@ -104,6 +104,15 @@ def _zygote_of(image: str, folders: pytest.TempPathFactory, *modules: str) -> It
     made.close()
 
 
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What ranks preload; one for all tests of a process, since a compiler makes it."""
+    from jobs.engines.local.loopback import loopback_library
+
+    cache = str(tmp_path_factory.mktemp("cache"))
+    return loopback_library({**os.environ, "XDG_CACHE_HOME": cache})
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Take over a worker's counts."""

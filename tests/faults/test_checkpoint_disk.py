@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ import pytest
 
 from tests.campaign import campaign
 from tests.faults.programs.checkpoint_writer import files
+from tests.faults.test_checkpoint_crashes import refuse
 from tests.faults.tracing import (
     Call,
     calls_between_marks,
@@ -21,6 +21,7 @@ from tests.faults.tracing import (
     run_with_fault,
 )
 from tests.folders import read_folder
+from tests.mounts import fill
 from trainer.common.checkpoint import BrokenCheckpoint, CheckpointFolder
 from trainer.common.saver import OnSaveError, SaveFailure, Saver
 
@@ -42,20 +43,6 @@ ERRORS = {
     "newfstatat": ("EIO",),
     "read": ("EIO",),
 }
-
-
-def fill(folder: Path, *, leave: int) -> Path:
-    """Take all but so many bytes."""
-    ballast = folder / "ballast"
-    free = os.statvfs(folder)
-    ballast.write_bytes(b"x" * (free.f_bavail * free.f_bsize - leave))
-    return ballast
-
-
-def refuse(text: str) -> None:
-    if "was never finished" in text:  # what a cut save leaves is no broken checkpoint
-        return
-    raise AssertionError(text)
 
 
 def newest_step(root: Path) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from pathlib import Path
@@ -13,16 +12,9 @@ from jobs.contracts.errors import EnvironmentFailure, ExitCode
 from jobs.contracts.spec import RunState
 from jobs.runs.outcome import headline
 from tests.fakes.gangs import Gangs
+from tests.mounts import fill
 
 DISK_BYTES = 4 << 20
-
-
-def fill(folder: Path, *, leave: int) -> Path:
-    """Take all but so many bytes."""
-    ballast = folder / "ballast"
-    free = os.statvfs(folder)
-    ballast.write_bytes(b"x" * (free.f_bavail * free.f_bsize - leave))
-    return ballast
 
 
 @pytest.mark.parametrize("leave", [0, 4096, 8192, 16384, 32768])

@@ -19,20 +19,13 @@ from tests.campaign import campaign
 from tests.fakes.flaky_proxy import Refuse, Seen
 from tests.faults.transfer_campaign import FlakyStore
 from tests.folders import make_folder, read_folder
+from tests.mounts import fill
 
 # What a pull wants to be left free, and room for what is pulled.
 DISK_BYTES = 80 << 20
 
 
 # --- Full disks -----------------------------------------------------------------------------
-
-
-def fill(disk: Path, *, leave: int) -> Path:
-    """Take all but so many bytes."""
-    free = os.statvfs(disk)
-    ballast = disk / "ballast"
-    ballast.write_bytes(bytes(free.f_bavail * free.f_bsize - leave))
-    return ballast
 
 
 def pull_while_the_disk_fills(store: FlakyStore, target: Path, when: int) -> str:

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 
-from jobs.engines.local.loopback import loopback_library
 from tests.busy import wait_until
 from tests.fakes.other_user import as_other_user, exchange, needs_root
 
@@ -48,12 +47,6 @@ SERVERS = {
     "one that does not block": "socket.create_server(('', 0)); server.setblocking(False)",
     "an address of its own choice": "socket.create_server(('127.0.0.2', 0))",
 }
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    cache = str(tmp_path_factory.mktemp("cache"))
-    return loopback_library({**os.environ, "XDG_CACHE_HOME": cache})
 
 
 @contextmanager

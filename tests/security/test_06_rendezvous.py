@@ -7,9 +7,7 @@ store sits between the ranks: reads and changes gradients, and has what they unp
 from __future__ import annotations
 
 import http.client
-from collections.abc import Iterator
-
-import pytest
+from contextlib import closing
 
 from jobs.engines.local.horovod_store import RendezvousServer
 from tests.fakes.other_user import as_other_user, exchange, needs_root
@@ -18,19 +16,13 @@ pytestmark = needs_root
 PUT = b"PUT /global/0 HTTP/1.1\r\nContent-Length: 8\r\n\r\nattacker"
 
 
-@pytest.fixture
-def server() -> Iterator[RendezvousServer]:
-    made = RendezvousServer()
-    yield made
-    made.close()
-
-
-def test_horovods_rendezvous_takes_orders_from_our_user_only(server: RendezvousServer) -> None:
-    mine = http.client.HTTPConnection("127.0.0.1", server.port, timeout=300)
-    mine.request("PUT", "/global/0", b"127.0.0.1:1")
-    assert mine.getresponse().read() == b""
-    assert as_other_user(lambda: exchange(("127.0.0.1", server.port), PUT)) == ""
-    mine.request("GET", "/global/0")
-    answer = mine.getresponse()
-    assert (answer.status, answer.read()) == (200, b"127.0.0.1:1")
-    mine.close()
+def test_horovods_rendezvous_takes_orders_from_our_user_only() -> None:
+    with closing(RendezvousServer()) as server:
+        mine = http.client.HTTPConnection("127.0.0.1", server.port, timeout=300)
+        mine.request("PUT", "/global/0", b"127.0.0.1:1")
+        assert mine.getresponse().read() == b""
+        assert as_other_user(lambda: exchange(("127.0.0.1", server.port), PUT)) == ""
+        mine.request("GET", "/global/0")
+        answer = mine.getresponse()
+        assert (answer.status, answer.read()) == (200, b"127.0.0.1:1")
+        mine.close()

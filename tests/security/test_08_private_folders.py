@@ -30,16 +30,8 @@ from tests.security.test_02_environment_file import Store
 from tools import project as set_up
 from tools.local_stack import write_wrapper
 
+pytestmark = pytest.mark.usefixtures("no_umask")
 NOBODY = 65534
-
-
-@pytest.fixture(autouse=True)
-def _no_umask(monkeypatch, tmp_path):
-    """Take from nobody what the program does not take itself."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    before = os.umask(0)
-    yield
-    os.umask(before)
 
 
 def open_to_others(top: Path) -> list[str]:

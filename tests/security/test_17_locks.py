@@ -27,6 +27,7 @@ from jobs.rank.azure_main import begin
 from jobs.runs import supervision
 from jobs.runs.fetch import fetching_into
 
+pytestmark = pytest.mark.usefixtures("no_umask")
 REPO = Path(__file__).parents[2]
 # Who opens no file of the user's own for others to hold: existing files, read only, or 0600 by itself.
 LOCKERS = {
@@ -37,15 +38,6 @@ LOCKERS = {
     "trainer/data/disk/locks.py": "locks the user's own folder",
     "trainer/data/streaming/cache.py": "makes them 0600",
 }
-
-
-@pytest.fixture(autouse=True)
-def _no_umask(monkeypatch, tmp_path):
-    """Take from nobody what the program does not take itself."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    before = os.umask(0)
-    yield
-    os.umask(before)
 
 
 def lock_slots(top: Path) -> None:

@@ -43,6 +43,14 @@ class CloudProject(PulumiProject):
         records = self._subscription().get("resources", {}).values()
         return {each["id"]: each for each in records}
 
+    def computes(self) -> dict[str, dict[str, Any]]:
+        """Live clusters: physical name -> the properties that their declaration has."""
+        return {
+            identifier.rpartition("/")[2]: each["outputs"]["properties"]["properties"]
+            for identifier, each in self.live().items()
+            if "/computes/" in identifier
+        }
+
     def soft_deleted(self) -> set[str]:
         """Names of what was deleted and still holds its name."""
         records = self._subscription().get("deleted", {}).values()

@@ -21,22 +21,13 @@ def own(tmp_path_factory):
         yield made
 
 
-def computes(project):
-    """Live clusters: physical name -> the properties that their declaration has."""
-    return {
-        identifier.rpartition("/")[2]: each["outputs"]["properties"]["properties"]
-        for identifier, each in project.live().items()
-        if "/computes/" in identifier
-    }
-
-
 def test_what_is_there_is_what_the_record_has_and_a_second_up_changes_nothing(standing):
     assert set(standing.owned().values()) == standing.live().keys()
     said = standing.up("--expect-no-changes")
     assert "unchanged" in said
     output = standing.pulumi("stack", "output", "environment", "--json", "-s", "dev").stdout
     environment = parse_environment(output.encode(), "stack `dev`")
-    assert {each.compute for each in environment.clusters.values()} == computes(standing).keys()
+    assert {each.compute for each in environment.clusters.values()} == standing.computes().keys()
     assert f"pulumi config set azure-native:subscriptionId {SUBSCRIPTION_ID} -s dev" in said
     assert find_kept_secrets(standing) == []
 
@@ -63,7 +54,7 @@ def test_a_scale_moved_by_launch_is_no_change_and_a_minimum_stays_after_a_refres
     assert standing.preview() == {}
 
     def minimum():
-        return computes(standing)[identifier.rpartition("/")[2]]["scaleSettings"]["minNodeCount"]
+        return standing.computes()[identifier.rpartition("/")[2]]["scaleSettings"]["minNodeCount"]
 
     standing.settings["clusters"]["cpu"]["max_nodes"] = resized
     assert standing.preview() == {"cluster-cpu-compute": "update"}

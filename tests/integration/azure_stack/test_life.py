@@ -63,15 +63,6 @@ def up(dev: CloudProject, mended: list[str]) -> CloudProject:
     return dev
 
 
-def computes(project: CloudProject) -> dict[str, dict[str, Any]]:
-    """Live clusters: physical name -> the properties that their declaration has."""
-    return {
-        identifier.rpartition("/")[2]: each["outputs"]["properties"]["properties"]
-        for identifier, each in project.live().items()
-        if "/computes/" in identifier
-    }
-
-
 def test_a_killed_up_is_mended_by_one_repair_and_one_up(mended: list[str]) -> None:
     """That nothing is left to do the preview of the changes shows."""
     # A kill that met no lock would prove nothing.
@@ -92,7 +83,7 @@ def test_the_output_is_what_launch_reads_and_no_secret_is_in_it_or_in_the_state(
     text = up.pulumi("stack", "output", "environment", "--json", "-s", "dev").stdout
     environment = parse_environment(text[text.index("{") :].encode(), "the test")
     assert (environment.stack, environment.engine) == ("dev", "azureml")
-    assert {each.compute for each in environment.clusters.values()} == computes(up).keys()
+    assert {each.compute for each in environment.clusters.values()} == up.computes().keys()
     assert find_kept_secrets(up) == []
 
 
@@ -126,7 +117,7 @@ class Previewed:
 @pytest.fixture(scope="module")
 def previewed(dev: CloudProject, mended: list[str]) -> Previewed:
     """Change each cluster in another way, in the settings alone."""
-    before, clusters = computes(dev), dev.settings["clusters"]
+    before, clusters = dev.computes(), dev.settings["clusters"]
     clusters["cpu"]["size"] = "Standard_D16ds_v4"
     clusters["gpu"]["priority"] = "dedicated"
     clusters["small"] |= {"min_nodes": 0, "max_nodes": 3, "idle_s": 240}
@@ -214,13 +205,13 @@ def test_what_cannot_change_makes_another_cluster_before_the_old_one_goes(
     old = {name for name in changed.before if name.partition("-")[0] in {"cpu", "gpu"}}
     after = {
         name.partition("-")[0]: each["vmSize"]
-        for name, each in computes(dev).items()
+        for name, each in dev.computes().items()
         if name not in changed.before
     }
     size = {key: each["size"] for key, each in dev.settings["clusters"].items()}
     assert after == {key: size[key] for key in ("cpu", "gpu", "new", "newer")}
     assert size["cpu"] == "Standard_D16ds_v4"
-    assert not old & computes(dev).keys()
+    assert not old & dev.computes().keys()
     lines = (dev.azure / "calls.jsonl").read_text().splitlines()
     calls = [json.loads(line) for line in lines]
     done = [call["operation"] for call in calls if "/computes/gpu-" in call.get("id", "")]
@@ -231,7 +222,7 @@ def test_numbers_of_a_cluster_change_in_place_and_its_minimum_only_in_the_tag(
     dev: CloudProject, changed: Changed, refreshed: Refreshed
 ) -> None:
     (name,) = (each for each in changed.before if each.startswith("small-"))
-    assert computes(dev)[name]["scaleSettings"] == {
+    assert dev.computes()[name]["scaleSettings"] == {
         **changed.before[name]["scaleSettings"],
         "maxNodeCount": 3,
         "nodeIdleTimeBeforeScaleDown": "PT4M",
@@ -241,7 +232,7 @@ def test_numbers_of_a_cluster_change_in_place_and_its_minimum_only_in_the_tag(
 def test_a_cluster_comes_and_goes_alone(
     dev: CloudProject, changed: Changed, refreshed: Refreshed
 ) -> None:
-    assert {name.rpartition("-")[0] for name in computes(dev)} == {
+    assert {name.rpartition("-")[0] for name in dev.computes()} == {
         *("cpu", "gpu", "small", "new", "newer")
     }
     assert not [name for name in dev.owned() if "spare" in name]

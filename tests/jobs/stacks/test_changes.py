@@ -13,6 +13,7 @@ import pytest
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.stacks.changes import Changes, Loss, find_refusal, judge_preview, what_is_lost
 from jobs.stacks.changes_text import changes_text
+from tests.fakes.pulumi_stack import error_of
 
 GROUP = "/subscriptions/s/resourceGroups/g"
 ACCOUNT = f"{GROUP}/providers/Microsoft.Storage/storageAccounts/ty"
@@ -120,12 +121,6 @@ def changes(*losses, updated=(), created=(), idle_allowances=(), is_cut_short=Fa
         idle_allowances=idle_allowances,
         is_cut_short=is_cut_short,
     )
-
-
-def error_of(call, kind):
-    with pytest.raises(kind) as caught:
-        call()
-    return caught.value
 
 
 def test_what_only_changes_in_place_or_is_new_is_no_loss():

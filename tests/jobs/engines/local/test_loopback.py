@@ -19,12 +19,6 @@ pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no 
 HEAD = "import socket; TCP, UDP = socket.SOCK_STREAM, socket.SOCK_DGRAM\n"
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    cache = str(tmp_path_factory.mktemp("cache"))
-    return loopback_library({**os.environ, "XDG_CACHE_HOME": cache})
-
-
 def bound(library: Path, program: str, **env: str) -> str:
     """What a program under the library prints of its own sockets."""
     environ = {**os.environ, "LD_PRELOAD": str(library), **env}
