@@ -22,7 +22,6 @@ from azure.storage.blob import generate_container_sas
 from infra.local.azurite_server import KEY_FILE
 from jobs.contracts.spec import Environment
 from tests.busy import HANG_S
-from tests.fakes.azurite import azurite
 from tests.fakes.http_blobs import http_blobs, md5_of
 
 FIRST, SECOND = (b64encode(each).decode() for each in (b"block-1", b"block-2"))
@@ -91,12 +90,6 @@ def quoted(block: str) -> str:
     return block.replace("+", "%2B").replace("/", "%2F").replace("=", "%3D")
 
 
-@pytest.fixture(scope="module")
-def judges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
-    with azurite(tmp_path_factory.mktemp("azurite")) as environment:
-        yield environment
-
-
 @pytest.fixture(params=["http", "azurite"])
 def stores(request: pytest.FixtureRequest) -> Iterator[Callable[[], Store]]:
     """Opens empty stores: two containers of Azurite, in turn, or a server each."""
@@ -106,7 +99,7 @@ def stores(request: pytest.FixtureRequest) -> Iterator[Callable[[], Store]]:
         def open_store() -> Store:
             if request.param == "http":
                 return Store(opened.enter_context(http_blobs()).url, "")
-            return azurites(request.getfixturevalue("judges"), next(names), opened)
+            return azurites(request.getfixturevalue("judge"), next(names), opened)
 
         yield open_store
 

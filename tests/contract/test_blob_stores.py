@@ -24,9 +24,7 @@ from jobs.blobs.container import Container
 from jobs.blobs.files import BLOCK_BYTES, Incoming, Outgoing, outgoing
 from jobs.blobs.store import BlobStore, Copy, open_data_store
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
-from jobs.contracts.spec import Environment
 from tests.busy import HANG_S
-from tests.fakes.azurite import azurite
 from tests.fakes.blob_store import MemoryStore
 from tests.fakes.http_blobs import http_blobs, md5_of
 from tests.fakes.range_server import RangeServer
@@ -37,12 +35,6 @@ from tests.odd_names import FINE
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "_BACKOFF_S", 0.001)
     monkeypatch.setattr(azure_store, "PAGE_BLOBS", 3)
-
-
-@pytest.fixture(scope="module")
-def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
-    with azurite(tmp_path_factory.mktemp("azurite")) as environment:
-        yield environment
 
 
 @pytest.fixture(params=["in_memory", "http", "azurite"])

@@ -6,20 +6,18 @@ Every run is of the digits, with PyTorch and Horovod of the image's own runtime.
 from __future__ import annotations
 
 import hashlib
-import json
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from jobs.contracts.spec import RunState
 from jobs.images.runtimes import PROJECT
-from jobs.runs.progress import Progress, read_progress
+from jobs.runs.progress import read_progress
 from tests import needs
 from tests.busy import how_busy
 from tests.fakes import picture_runs
 from tests.fakes.gangs import Gangs
+from tests.fakes.picture_runs import Trained
 from tests.fakes.safetensors_files import read_tensors
 from tests.fakes.torch_ranks import start_gang
 from trainer.data.disk.events import Events
@@ -28,33 +26,7 @@ from trainer.data.prepare.digits import prepare_digits
 
 MODULE = "trainer.pytorch.mnist"
 RUN_TIMEOUT_S = 300
-
-
-@dataclass(frozen=True)
-class Trained:
-    """What one run left behind."""
-
-    summary: dict[str, Any]
-    metrics: list[dict[str, Any]]
-    model: Path
-    progress: Progress | None
-
-    def curve(self, split: str, name: str) -> list[tuple[int, float]]:
-        return [
-            (line["step"], line["value"])
-            for line in self.metrics
-            if (line["split"], line["name"]) == (split, name)
-        ]
-
-
-def read_run(run_dir: Path) -> Trained:
-    lines = (run_dir / "metrics.jsonl").read_text().splitlines()
-    return Trained(
-        summary=json.loads((run_dir / "summary.json").read_text()),
-        metrics=[json.loads(line) for line in lines],
-        model=run_dir / "outputs" / "model" / "mnist.safetensors",
-        progress=read_progress(run_dir),
-    )
+MODEL = Path("outputs", "model", "mnist.safetensors")
 
 
 @pytest.fixture(scope="module")
@@ -81,8 +53,7 @@ def small(digits, tmp_path_factory) -> Path:
 def on_two_ranks(zygote, digits, tmp_path_factory) -> Trained:
     """The demo's training, on two ranks of DDP."""
     folder = tmp_path_factory.mktemp("two") / "run"
-    picture_runs.train(zygote, MODULE, "--data", str(digits), folder=folder, size=2)
-    return read_run(folder)
+    return picture_runs.train(zygote, MODULE, "--data", str(digits), folder=folder, size=2)
 
 
 class TestDigits:
@@ -101,7 +72,7 @@ class TestDigits:
         assert len(digests) == 2
         assert len(set(digests)) == 1
         digest = hashlib.sha256()
-        for name, value in sorted(read_tensors(on_two_ranks.model).items()):
+        for name, value in sorted(read_tensors(on_two_ranks.folder / MODEL).items()):
             digest.update(name.encode() + value)
         assert digest.hexdigest() == digests[0]
 
@@ -121,7 +92,8 @@ class TestDigits:
         assert rates[-1][1] == on_two_ranks.summary["images_per_s"]
 
     def test_the_progress_is_whole(self, on_two_ranks):
-        progress = on_two_ranks.progress
+        progress = read_progress(on_two_ranks.folder)
+        assert progress is not None
         assert (progress.done, progress.total, progress.unit) == (184, 184, "step")
         # An epoch's last batch is smaller.
         assert progress.samples_total == pytest.approx(8 * 1442)
@@ -145,15 +117,16 @@ class TestDigits:
         status = gangs.wait(handle, RUN_TIMEOUT_S)
         gangs.end()
         assert status.state is RunState.COMPLETED, (status, gangs.texts(handle, 0))
-        trained = read_run(Path(handle.run_dir))
+        trained = picture_runs.read_run(Path(handle.run_dir))
         digests = {
             digest for each in (trained, on_two_ranks) for digest in each.summary["weights_sha256"]
         }
         assert len(digests) == 1
-        assert trained.progress is not None
+        progress = read_progress(trained.folder)
+        assert progress is not None
         # Of the last seconds and of the whole: beside other work the two differ more.
         times = 2 * how_busy()
-        rate = trained.progress.samples_per_s
+        rate = progress.samples_per_s
         assert 1 / times < rate / trained.summary["images_per_s"] < times
 
     @pytest.mark.faults
@@ -176,9 +149,10 @@ class TestRanks:
         """Two epochs of three steps on two ranks: of Horovod, and of DDP twice."""
         arguments = ("--data", str(small), "--epochs", "2", "--log-every", "1")
         folders = [tmp_path_factory.mktemp("ranks") / "run" for _ in range(3)]
-        for folder, strategy in zip(folders, ("horovod", "ddp", "ddp"), strict=True):
+        return [
             picture_runs.train(zygote, MODULE, *arguments, folder=folder, strategy=strategy, size=2)
-        return [read_run(folder) for folder in folders]
+            for folder, strategy in zip(folders, ("horovod", "ddp", "ddp"), strict=True)
+        ]
 
     def test_equal_seeds_give_equal_losses_under_each_strategy_and_under_both(self, runs):
         losses = [run.curve("train", "loss") + run.curve("test", "loss") for run in runs]
@@ -202,7 +176,7 @@ class TestRanks:
             digests = run.summary["weights_sha256"]
             assert len(digests) == 2
             digest = hashlib.sha256()
-            for name, value in sorted(read_tensors(run.model).items()):
+            for name, value in sorted(read_tensors(run.folder / MODEL).items()):
                 digest.update(name.encode() + value)
             assert {digest.hexdigest()} == set(digests)
 
@@ -220,11 +194,12 @@ class TestRanks:
 
     def test_their_progress_is_whole(self, runs):
         for run in runs:
-            assert run.progress is not None
-            told = (run.progress.done, run.progress.total, run.progress.unit)
+            progress = read_progress(run.folder)
+            assert progress is not None
+            told = (progress.done, progress.total, progress.unit)
             assert told == (6, 6, "step")
             # An epoch's last batch is smaller.
-            assert run.progress.samples_total == pytest.approx(2 * 150)
+            assert progress.samples_total == pytest.approx(2 * 150)
 
     def test_a_loss_that_is_no_number_ends_every_rank_with_one_clear_line(
         self, zygote, small, tmp_path

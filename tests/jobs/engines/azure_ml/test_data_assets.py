@@ -13,25 +13,11 @@ from jobs.contracts.spec import DatasetVersion
 from jobs.engines.azure_ml.data_assets import archive_asset, asset_body, make_asset
 from jobs.engines.azure_ml.refusals import explain
 from tests.fakes.cloud_stack import WORKSPACE, make_cloud_environment
+from tests.fakes.put_client import PutClient
 
 DIGITS = DatasetVersion(name="digits", version=3, digest="ab" * 32, files=4, bytes=1000)
 ENVIRONMENT = make_cloud_environment()
 PATH = f"{WORKSPACE}/data/digits/versions/3"
-
-
-class Asked:
-    """A client that keeps what is put, or refuses it."""
-
-    workspace, environment = WORKSPACE, ENVIRONMENT
-
-    def __init__(self, refusal: EnvironmentFailure | None = None) -> None:
-        self.put_bodies: list[tuple[str, Any]] = []
-        self._refusal = refusal
-
-    def put(self, path: str, body: Any) -> None:
-        if self._refusal is not None:
-            raise self._refusal
-        self.put_bodies.append((path, body))
 
 
 def refused(status: int, message: str) -> EnvironmentFailure:
@@ -40,7 +26,7 @@ def refused(status: int, message: str) -> EnvironmentFailure:
 
 
 def test_a_version_is_written_below_its_name_and_archived_there() -> None:
-    client: Any = Asked()
+    client: Any = PutClient(ENVIRONMENT)
     make_asset(DIGITS, client)
     archive_asset(DIGITS, client)
     assert client.put_bodies == [
@@ -73,7 +59,7 @@ def test_a_version_is_written_below_its_name_and_archived_there() -> None:
 def test_a_refusal_says_that_the_version_stays(
     error: EnvironmentFailure, message: str, hint: str
 ) -> None:
-    client: Any = Asked(error)
+    client: Any = PutClient(ENVIRONMENT, error)
     with pytest.raises(EnvironmentFailure) as raised:
         make_asset(DIGITS, client)
     expected = f"`digits@3` is in the store, but has no data asset: {message}"
@@ -90,6 +76,6 @@ def test_a_refusal_says_that_the_version_stays(
 
 def test_a_name_that_azure_ml_does_not_allow_is_named() -> None:
     dataset = msgspec.structs.replace(DIGITS, name="digits.v2")
-    client: Any = Asked()
+    client: Any = PutClient(ENVIRONMENT)
     with pytest.raises(EnvironmentFailure, match=r"`digits.v2@3` cannot be a data asset"):
         make_asset(dataset, client)

@@ -15,6 +15,7 @@ from jobs.datasets.records import DatasetRecord
 from jobs.engines.azure_ml.models import make_model, model_body
 from jobs.engines.azure_ml.refusals import explain
 from tests.fakes.cloud_stack import WORKSPACE, make_cloud_environment
+from tests.fakes.put_client import PutClient
 
 # Model(...)._to_rest_object() of azure-ai-ml 1.35.2 for the same name, path, tags and description.
 GOLDEN = Path(__file__).parents[2] / "golden" / "model_azure_ai_ml_1.35.2.json"
@@ -50,23 +51,8 @@ MODEL = DatasetRecord(
 )
 
 
-class Asked:
-    """A client that keeps what is put, or refuses it."""
-
-    workspace, environment = WORKSPACE, ENVIRONMENT
-
-    def __init__(self, refusal: EnvironmentFailure | None = None) -> None:
-        self.put_bodies: list[tuple[str, Any]] = []
-        self._refusal = refusal
-
-    def put(self, path: str, body: Any) -> None:
-        if self._refusal is not None:
-            raise self._refusal
-        self.put_bodies.append((path, body))
-
-
 def test_the_body_is_that_of_azure_ais_own_sdk() -> None:
-    client: Any = Asked()
+    client: Any = PutClient(ENVIRONMENT)
     make_model(MODEL, client)
     path = f"{WORKSPACE}/models/digits/versions/3"
     assert client.put_bodies == [(path, json.loads(GOLDEN.read_text()))]
@@ -75,7 +61,9 @@ def test_the_body_is_that_of_azure_ais_own_sdk() -> None:
 
 def test_a_refusal_says_that_the_version_stays() -> None:
     body = json.dumps({"error": {"code": "Code", "message": "odd"}}).encode()
-    client: Any = Asked(explain(400, body, environment=ENVIRONMENT, what="", host="https://x"))
+    client: Any = PutClient(
+        ENVIRONMENT, explain(400, body, environment=ENVIRONMENT, what="", host="https://x")
+    )
     with pytest.raises(EnvironmentFailure) as raised:
         make_model(MODEL, client)
     expected = (
@@ -87,7 +75,7 @@ def test_a_refusal_says_that_the_version_stays() -> None:
 
 
 def test_a_name_that_azure_ml_does_not_allow_is_named() -> None:
-    client: Any = Asked()
+    client: Any = PutClient(ENVIRONMENT)
     with pytest.raises(EnvironmentFailure, match=r"`digits.v2@3` cannot be an Azure ML model"):
         make_model(msgspec.structs.replace(MODEL, name="digits.v2"), client)
     assert client.put_bodies == []
