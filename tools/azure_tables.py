@@ -21,6 +21,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.marked import put_between
+
 ROOT = Path(__file__).parents[1]
 SIZES_FILE = "cluster-autoscaler/cloudprovider/azure/azure_instance_types.go"
 PRICES_FILE = "pkg/providers/pricing/zz_generated.pricing.go"
@@ -164,9 +166,7 @@ def guide_with_sizes(guide: str, sizes: Source, prices: Source) -> str:
         )
     table = "\n".join(f"| {' | '.join(row)} |".replace("|  |", "| |") for row in rows)
     begin, end = "<!-- sizes: written by tools/azure_tables.py -->", "<!-- /sizes -->"
-    head_text, _, rest = guide.partition(begin)
-    assert rest, f"{begin} is not in the guide"
-    return f"{head_text}{begin}\n{table}\n{end}{rest.partition(end)[2]}"
+    return put_between(guide, begin, end, table)
 
 
 def read_sizes(text: str) -> list[Size]:

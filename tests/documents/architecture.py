@@ -15,6 +15,8 @@ from typing import Any
 
 import grimp
 
+from tools.marked import put_between
+
 PROJECT = Path(__file__).resolve().parents[2]
 PAGE = PROJECT / "docs" / "architecture.md"
 BEGIN = "<!-- rooms: written by tests/documents/architecture.py -->"
@@ -27,20 +29,13 @@ Arrows = Mapping[str, set[str]]
 def main(arguments: list[str]) -> int:
     """Write the page, or compare it with the imports; returns the exit code."""
     page = PAGE.read_text(encoding="utf-8")
-    written = with_rooms(page, rooms_text(PROJECT))
+    written = put_between(page, BEGIN, END, rooms_text(PROJECT))
     if arguments == ["--check"]:
         if page != written:
             print(f"{PAGE.relative_to(PROJECT)} is not what the imports say; {WRITE}")
         return int(page != written)
     PAGE.write_text(written, encoding="utf-8")
     return 0
-
-
-def with_rooms(page: str, text: str) -> str:
-    """Return the page with `text` between its marks."""
-    head, _, rest = page.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    return f"{head}{BEGIN}\n{text}\n{END}{tail}"
 
 
 def rooms_text(project: Path) -> str:

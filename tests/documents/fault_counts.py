@@ -16,6 +16,7 @@ import pytest
 
 from tests import campaign, skips
 from tests.bench.table import hardware
+from tools.marked import put_between
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks" / "faults.md"
 BEGIN = "<!-- counts: written by make faults -->"
@@ -46,7 +47,8 @@ def main(words: list[str]) -> int:
     code = pytest.main([*PYTEST, *words], plugins=[outcomes])
     if code == 0 and not words:
         text = counts_text(outcomes, campaign.lines(), time.monotonic() - began_s)
-        PAGE.write_text(with_counts(PAGE.read_text(encoding="utf-8"), text), encoding="utf-8")
+        page = put_between(PAGE.read_text(encoding="utf-8"), BEGIN, END, f"\n{text}\n")
+        PAGE.write_text(page, encoding="utf-8")
     return code
 
 
@@ -61,13 +63,6 @@ def counts_text(outcomes: Outcomes, lines: list[str], took_s: float) -> str:
             *(f"- {line}" for line in lines),
         ]
     )
-
-
-def with_counts(page: str, text: str) -> str:
-    """Return the page with `text` between its marks."""
-    head, _, rest = page.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    return f"{head}{BEGIN}\n\n{text}\n\n{END}{tail}"
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from jobs.launching.imports.draft import Choices
 from jobs.launching.imports.importing import import_documents
 from jobs.launching.imports.leaves import Told
 from tests.documents.import_tasks import SCRIPT, TASKS
+from tools.marked import put_between
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "import.md"
 BEGIN = "<!-- keys: written by tests/documents/import_keys.py -->"
@@ -206,9 +207,7 @@ def main(arguments: list[str]) -> int:
 
 def with_keys(page: str) -> str:
     """Return the page with the tables between its marks."""
-    head, _, rest = page.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    return f"{head}{BEGIN}\n{tables()}\n{END}{tail}"
+    return put_between(page, BEGIN, END, tables())
 
 
 def tables() -> str:

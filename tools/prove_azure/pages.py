@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tools.marked import put_between
 from tools.prove_azure.steps import PRIVATE, PUBLIC
 from tools.prove_azure.unknowns import ROWS
 
@@ -35,9 +36,8 @@ def unknowns_table() -> str:
 def rewrite(page: str) -> str:
     """Put the tables of the code in the place of those of the page."""
     for name, table in (("steps", steps_table()), ("unknowns", unknowns_table())):
-        begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->\n"
-        before, _, rest = page.partition(begin)
-        page = f"{before}{begin}\n{table}\n{end}{rest.partition(end)[2]}"
+        begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+        page = put_between(page, begin, end, f"\n{table}")
     return page
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from jobs.images.runtimes import PROJECT, runtime_python
 from tests.fakes.azureml import Deviation
 from tests.fakes.one_azure.proof import Proof, standing_proof
+from tools.marked import put_between
 from tools.prove_azure.report import scrub
 from tools.prove_azure.unknowns import BY_ID
 
@@ -22,7 +23,7 @@ D = Deviation
 PAGE = Path(__file__).parents[3] / "docs" / "prove-azure.md"
 HEADER = ("| deviation | steps | named | words, shortened |", "| --- | --- | --- | --- |")
 LONGEST = 160
-BEGIN, END = "<!-- deviations: begin -->\n", "<!-- deviations: end -->\n"
+BEGIN, END = "<!-- deviations: begin -->", "<!-- deviations: end -->"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,13 +119,13 @@ def _telling(unknown: str, words: str) -> str:
 
 def write_table(lines: dict[str, str]) -> None:
     """Put lines into the page's table, in the order of the rows; others stay."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    table, _, after = rest.partition(END)
+    page = PAGE.read_text(encoding="utf-8")
+    table = page.partition(BEGIN)[2].partition(END)[0]
     known = {line.split("`")[1]: line for line in table.splitlines() if line.startswith("| `")}
     known |= lines
     ordered = [known[row.deviation] for row in ROWS if row.deviation in known]
     written = "".join(f"{line}\n" for line in [*HEADER, *ordered])
-    PAGE.write_text(f"{before}{BEGIN}\n{written}\n{END}{after}", encoding="utf-8")
+    PAGE.write_text(put_between(page, BEGIN, END, f"\n{written}"), encoding="utf-8")
 
 
 def find_runtimes() -> dict[str, Path]:
