@@ -16,6 +16,8 @@ from tests.fakes.gangs import PROGRAMS, Gangs
 
 DAEMONS = str(PROGRAMS / "daemons.py")
 NUM_WAYS = 5
+NUM_RANKS = 2
+GONE_S = 10.0
 
 
 def living(pid: int, start: int) -> Process | None:
@@ -34,10 +36,10 @@ def hidden(handle: RunHandle) -> list[Process]:
     return [process for process in found if process is not None]
 
 
-def start_daemons(gangs: Gangs, *ways: str, ranks: int = 2) -> RunHandle:
+def start_daemons(gangs: Gangs, *ways: str) -> RunHandle:
     """A run whose ranks have hidden their processes."""
-    handle = gangs.submit(["python", DAEMONS, *ways], processes_per_node=ranks)
-    wanted = ranks * (len(ways) or NUM_WAYS)
+    handle = gangs.submit(["python", DAEMONS, *ways], processes_per_node=NUM_RANKS)
+    wanted = NUM_RANKS * (len(ways) or NUM_WAYS)
     wait_until(
         lambda: len(hidden(handle)) >= wanted,
         60,
@@ -46,10 +48,10 @@ def start_daemons(gangs: Gangs, *ways: str, ranks: int = 2) -> RunHandle:
     return handle
 
 
-def wait_until_all_gone(gangs: Gangs, handle: RunHandle, timeout_s: float = 10.0) -> None:
+def wait_until_all_gone(gangs: Gangs, handle: RunHandle) -> None:
     """Wait until nothing of the run is left, hidden or not."""
-    gangs.wait_until_gone(handle, timeout_s)
-    wait_until(lambda: not hidden(handle), timeout_s, lambda: f"left: {hidden(handle)}")
+    gangs.wait_until_gone(handle, GONE_S)
+    wait_until(lambda: not hidden(handle), GONE_S, lambda: f"left: {hidden(handle)}")
 
 
 def end_hidden(handle: RunHandle) -> None:

@@ -34,11 +34,9 @@ class InstanceMetadata:
         self.num_polls = self.num_tokens = 0
         self.url = ""
 
-    def schedule(
-        self, kind: str, *, resources: tuple[str, ...] = ("trainers_3",), in_s: float = 30
-    ) -> None:
+    def schedule(self, kind: str, *, resources: tuple[str, ...] = ("trainers_3",)) -> None:
         """Announce an event, as the documents show one."""
-        not_before = datetime.now(UTC) + timedelta(seconds=in_s)
+        not_before = datetime.now(UTC) + timedelta(seconds=30)
         self.events.append(
             {
                 "EventId": "f020ba2e-3bc0-4c40-a10b-86575a9eabd5",

@@ -60,7 +60,7 @@ class Squatter:
 
 
 @contextmanager
-def squatting(port: int = 0) -> Iterator[Squatter]:
+def squatting() -> Iterator[Squatter]:
     """A squatter at work; what it received is known afterwards."""
     found = Squatter()
     read, write = os.pipe()
@@ -74,7 +74,7 @@ def squatting(port: int = 0) -> Iterator[Squatter]:
             os.setgroups([])
             os.setgid(NOBODY)
             os.setuid(NOBODY)
-            _squat(port, write, stop)
+            _squat(write, stop)
         finally:
             os._exit(0)
     os.close(write)
@@ -87,8 +87,8 @@ def squatting(port: int = 0) -> Iterator[Squatter]:
     os.waitpid(child, 0)
 
 
-def _squat(port: int, write: int, stop: socket.socket) -> None:
-    with socket.create_server(("127.0.0.1", port)) as server:
+def _squat(write: int, stop: socket.socket) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
         os.write(write, b"%d\n" % server.getsockname()[1])
         heard = [server, stop]
         while True:

@@ -40,9 +40,9 @@ def result(handle: RunHandle) -> str:
     return Path(handle.run_dir, "outputs", "value.txt").read_text()
 
 
-def wait_until_started(gangs: Gangs, handle: RunHandle, size: int = 2) -> None:
+def wait_until_started(gangs: Gangs, handle: RunHandle) -> None:
     bound = Bound(60)
-    while not all(gangs.texts(handle, rank) for rank in range(size)):
+    while not all(gangs.texts(handle, rank) for rank in range(2)):
         status = gangs.engine.store.status(handle)
         bound.check(status)
         assert not status.state.is_terminal()

@@ -198,7 +198,6 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
         *,
         size: str = "Standard_DS3_v2",
         priority: Literal["Dedicated", "LowPriority"] = "Dedicated",
-        min_nodes: int = 0,
         max_nodes: int = 2,
         idle_s: int = 120,
     ) -> Cluster:
@@ -221,7 +220,7 @@ class FakeAzure(AbstractContextManager["FakeAzure"]):
                         "isolatedNetwork": False,
                         "remoteLoginPortPublicAccess": "Disabled",
                         "scaleSettings": {
-                            "minNodeCount": min_nodes,
+                            "minNodeCount": 0,
                             "maxNodeCount": max_nodes,
                             "nodeIdleTimeBeforeScaleDown": f"PT{idle_s}S",
                         },

@@ -110,12 +110,12 @@ class Ranks:
         account = self.azure.place.workspace_account
         return list(self.azure.blobs.names(account, "azureml", f"ExperimentRun/dcid.{job}/"))
 
-    def wait_for_line(self, run: str, line: str, name: str = "std_log_process_0.txt") -> None:
+    def wait_for_line(self, run: str, line: str) -> None:
         """Block until a rank has written a line."""
         bound = Bound(300)
         while True:
             try:
-                if line in self.log(run, name):
+                if line in self.log(run):
                     return
             except ResourceNotFoundError:
                 pass

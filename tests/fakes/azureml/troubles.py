@@ -100,25 +100,24 @@ def broken(*, path: str = "*", method: str = "*", times: int = 1) -> RequestTrou
     )
 
 
-def conflict(*, path: str = "*", method: str = "PUT", times: int = 1) -> RequestTrouble:
+def conflict(*, path: str) -> RequestTrouble:
     return RequestTrouble(
-        method=method,
+        method="PUT",
         path=path,
-        times=times,
         status=409,
         code="Conflict",
         message="Another operation on this or a dependent resource is in progress.",
     )
 
 
-def lost_reply(*, path: str, method: str = "PUT", times: int = 1) -> RequestTrouble:
+def lost_reply(*, path: str, method: str = "PUT") -> RequestTrouble:
     """The request is carried out, and the connection ends before the reply."""
-    return RequestTrouble(method=method, path=path, times=times, drop="after")
+    return RequestTrouble(method=method, path=path, drop="after")
 
 
-def lost_request(*, path: str, method: str = "PUT", times: int = 1) -> RequestTrouble:
+def lost_request(*, path: str) -> RequestTrouble:
     """The connection ends before the request was carried out."""
-    return RequestTrouble(method=method, path=path, times=times, drop="before")
+    return RequestTrouble(method="PUT", path=path, drop="before")
 
 
 def forbidden(
@@ -140,11 +139,11 @@ def forbidden(
     )
 
 
-def wrong_tenant(*, times: int | None = None) -> RequestTrouble:
+def wrong_tenant() -> RequestTrouble:
     """The token was given by another tenant than the subscription's."""
     return RequestTrouble(
         host="management.azure.com",
-        times=times,
+        times=None,
         status=401,
         code="InvalidAuthenticationTokenTenant",
         message=(
@@ -157,11 +156,11 @@ def wrong_tenant(*, times: int | None = None) -> RequestTrouble:
     )
 
 
-def firewall(*, account: str, times: int | None = None) -> RequestTrouble:
+def firewall(*, account: str) -> RequestTrouble:
     """The storage account's firewall does not let this address in."""
     return RequestTrouble(
         host=f"{account}.blob.core.windows.net",
-        times=times,
+        times=None,
         status=403,
         code="AuthorizationFailure",
         message="This request is not authorized to perform this operation.",

@@ -13,8 +13,6 @@ from pulumi_azure_native.resources import ResourceGroup
 
 from infra.cloud.context import Context, make_context
 from infra.cloud.interfaces import Interfaces
-from infra.cloud.locks import Locks
-from infra.cloud.monitoring import Monitoring
 from infra.cloud.network import Network
 from infra.cloud.settings import (
     AddressSettings,
@@ -87,17 +85,9 @@ class Recording:
 Program = Callable[[Context, ResourceGroup, pulumi.ResourceOptions], Any]
 
 
-def interfaces_of(
-    platform: pulumi.Resource,
-    *,
-    network: Network | None = None,
-    monitoring: Monitoring | None = None,
-    locks: Locks | None = None,
-) -> Interfaces:
-    """Those of a stack that has these; none where none is given."""
-    return Interfaces(
-        name="cloud", platform=platform, network=network, monitoring=monitoring, locks=locks
-    )
+def interfaces_of(platform: pulumi.Resource, *, network: Network | None = None) -> Interfaces:
+    """Those of a stack without logs and locks; without a network where none is given."""
+    return Interfaces(name="cloud", platform=platform, network=network, monitoring=None, locks=None)
 
 
 @pytest.fixture

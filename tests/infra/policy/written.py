@@ -76,10 +76,6 @@ def _denies(assignment: Resource) -> bool:
     return definition in monitoring.DENIED
 
 
-def _is_data(account: Resource) -> bool:
-    return "data" in str(account.inputs.get("accountName"))
-
-
 def _wide_open(key: str, *ranges: str) -> tuple[list[dict[str, str]], ...]:
     return tuple([{key: each}] for each in ranges)
 

@@ -18,9 +18,8 @@ from tests.folders import read_folder
 from tests.jobs.blobs.test_files import LARGE, Moved, incoming, store_of
 
 
-def large_file(folder: Path, *, num_blocks: int = 13, sha256: str = "0") -> Incoming:
-    size = num_blocks * BLOCK_BYTES
-    return Incoming(name="x", path=folder / "x", bytes=size, sha256=sha256, mode=0o644)
+def large_file(folder: Path, *, sha256: str = "0") -> Incoming:
+    return Incoming(name="x", path=folder / "x", bytes=13 * BLOCK_BYTES, sha256=sha256, mode=0o644)
 
 
 def test_a_note_after_one_that_was_cut_short_is_not_read_as_one(tmp_path):

@@ -24,11 +24,11 @@ def past(number=1, **given):
     return PastRun(**{"run": RUN.format(number), "key": KEY, "size": SIZE, "rate": 9.0} | given)
 
 
-def names(*numbers, key=KEY, size=SIZE):
-    by_job = [f"past-runs/{key}/{RUN.format(number)}.json" for number in numbers]
+def names(*numbers):
+    by_job = [f"past-runs/{KEY}/{RUN.format(number)}.json" for number in numbers]
     return {
         *by_job,
-        *(f"past-sizes/{size.lower()}/{RUN.format(number)}.json" for number in numbers),
+        *(f"past-sizes/{SIZE.lower()}/{RUN.format(number)}.json" for number in numbers),
     }
 
 

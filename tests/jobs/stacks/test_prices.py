@@ -44,8 +44,8 @@ def remember(cache, age_s=0.0, **said):
     cache.write_text(json.dumps({"sizes": {A100: {"at_s": at_s, **said}}}))
 
 
-def today(age_s=0.0):
-    return time.strftime("%Y-%m-%d", time.gmtime(time.time() - age_s))
+def today():
+    return time.strftime("%Y-%m-%d", time.gmtime())
 
 
 def test_the_table_has_the_dedicated_price_of_the_region_with_its_day():
