@@ -15,9 +15,9 @@ from jobs.ui.curves import Curves
 from jobs.ui.doing import Doings
 from jobs.ui.pages import Pages
 from jobs.ui.reading import Reading
+from tests.fakes.asked_pages import asked, rows_of, text_of
 from tests.fakes.azure_launch import AzureLaunch
 from tests.fakes.azureml import FakeAzure
-from tests.jobs.ui.test_pages import asked, rows_of, text_of
 
 CPU = "cpu-1a2b3c"
 

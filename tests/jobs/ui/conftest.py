@@ -16,9 +16,11 @@ import pytest
 from jobs.engines.local.engine import LocalEngine
 from jobs.runs.supervision import take_lock
 from jobs.ui.addresses import make_pages
+from jobs.ui.pages import Pages
 from jobs.ui.reading import Reading
 from jobs.ui.server import listen, make_server
 from tests.busy import HANG_S, wait_until
+from tests.fakes.asked_pages import pages_of
 from tests.fakes.launching import FakeEngine
 from tests.ports import free_port
 
@@ -84,6 +86,12 @@ def served(written) -> Iterator[Served]:
     made = Served(written.env_file)
     yield made
     made.end()
+
+
+@pytest.fixture
+def pages(launching) -> Pages:
+    """The pages of the environment that `launching` types."""
+    return pages_of(Reading(launching.env_file))
 
 
 def folder_of(written, run) -> Path:

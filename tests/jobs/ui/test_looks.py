@@ -14,9 +14,9 @@ from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 
 from jobs.contracts.errors import LaunchError
+from tests.fakes.asked_pages import CLUSTER, Stacks
 from tests.jobs.ui.conftest import Served, new_context
 from tests.jobs.ui.test_browser import HOSTILE, PIXEL, folder_of
-from tests.jobs.ui.test_pages import CLUSTER, Stacks
 from tests.pulumi_project import REPO
 
 PICTURES = REPO / "docs" / "images"
