@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import hashlib
 import os
 import signal
@@ -11,109 +9,32 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from jobs.blobs import session
-from jobs.blobs.authority import SharedKey
-from jobs.blobs.azure_store import AzureStore
 from jobs.blobs.concurrency import NUM_REQUESTS
-from jobs.blobs.container import Container
 from jobs.blobs.files import BLOCK_BYTES, Incoming, Outgoing
-from jobs.blobs.refusals import StoreError
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 from tests import seeds
-from tests.busy import HANG_S, Bound, wait_until
-from tests.fakes.http_blobs import HttpBlobs, etag_of, http_blobs
+from tests.busy import HANG_S, wait_until
+from tests.fakes.http_blobs import HttpBlobs
 from tests.fakes.scripted_server import CLOSE, Asked, answer
+from tests.fakes.transfers import (
+    LARGE,
+    TWO_BLOCKS,
+    Moved,
+    contents_of_all_sizes,
+    incoming,
+    outgoing,
+    store_of,
+)
 from tests.folders import make_folder, read_folder
 
+pytestmark = pytest.mark.usefixtures("quick", "leaves_nothing_open")
 REPO = Path(__file__).parents[3]
-LARGE = 2 * BLOCK_BYTES + 12_345  # three blocks
-TWO_BLOCKS = BLOCK_BYTES + 12_345
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    monkeypatch.setattr(session, "_BACKOFF_S", 0.001)
-
-
-def open_files() -> set[str]:
-    return {path.name for path in Path("/proc/self/fd").iterdir()}
-
-
-@pytest.fixture(autouse=True)
-def leaves_nothing_open() -> Iterator[None]:
-    """No descriptor and no thread of ours outlives a transfer, however it ended."""
-    before = open_files()
-    threads = threading.active_count()
-    yield
-    # The server's own threads end when they see that their clients have gone.
-    bound = Bound(5)
-    looks = 0
-    while open_files() - before or threading.active_count() > threads:
-        bound.check(open_files())
-        looks += 1
-        if looks % 10 == 0:
-            gc.collect()  # an error's traceback holds the store that it came from
-        time.sleep(0.01)
-
-
-@pytest.fixture
-def blobs() -> Iterator[HttpBlobs]:
-    with http_blobs() as made:
-        yield made
-
-
-class Moved:
-    def __init__(self) -> None:
-        self.files = self.bytes = self.found = 0
-
-    def __call__(self, files: int, count: int, found: int = 0, /) -> None:
-        assert threading.current_thread() is threading.main_thread()
-        self.files += files
-        self.bytes += count
-        self.found += found
-
-
-def explain(error: StoreError) -> EnvironmentFailure:
-    return EnvironmentFailure(f"{error.status} {error.code or error.text}")
-
-
-def store_of(url: str) -> AzureStore:
-    return AzureStore(Container(url, SharedKey("account", "a2V5")), explain)
-
-
-def outgoing(path: Path, name: str) -> Outgoing:
-    content = path.read_bytes()
-    pieces = [content[at : at + BLOCK_BYTES] for at in range(0, len(content), BLOCK_BYTES)]
-    md5s = tuple(hashlib.md5(piece).digest() for piece in pieces)
-    return Outgoing(
-        name=name,
-        path=path,
-        bytes=len(content),
-        md5=hashlib.md5(content).digest(),
-        block_md5s=md5s if len(content) > BLOCK_BYTES else (),
-    )
-
-
-def incoming(content: bytes, path: Path, name: str) -> Incoming:
-    digest = hashlib.sha256(content).hexdigest()
-    return Incoming(name=name, path=path, bytes=len(content), sha256=digest, mode=0o444)
-
-
-def contents_of_all_sizes() -> dict[str, bytes]:
-    sizes = {
-        "empty": 0,
-        "small": 110_000,
-        "one block": BLOCK_BYTES,
-        "a byte more": BLOCK_BYTES + 1,
-        "sub/ü #%?&+日本": LARGE,
-    }
-    return {name: seeds.content(size) for name, size in sizes.items()}
 
 
 def check_there_and_back(blobs: HttpBlobs, tmp_path: Path) -> None:
@@ -198,7 +119,7 @@ def test_bandwidth_is_kept(blobs, tmp_path):
 CHILD = """
 import sys
 from pathlib import Path
-from tests.jobs.blobs.test_files import incoming, outgoing, store_of
+from tests.fakes.transfers import incoming, outgoing, store_of
 way, url, source, target = sys.argv[1:]
 if way == "send":
     store_of(url).send([outgoing(Path(source), "large")], lambda *_: None)
@@ -351,136 +272,6 @@ def test_an_interrupt_ends_it_at_once_and_names_nothing(blobs, tmp_path):
         )
     assert set(read_folder(tmp_path / "to").values()) <= {bytes(10)}
     assert not list((tmp_path / "to").glob(".trainyard-*"))
-
-
-# --- Of one version -------------------------------------------------------------------------
-
-
-def version(content: bytes, path: Path, name: str, *, md5: bytes | None = None) -> Incoming:
-    """What is wanted where nobody knows its SHA-256, as of a run's outputs."""
-    size, etag = len(content), etag_of(content)
-    return Incoming(name=name, path=path, bytes=size, mode=0o644, etag=etag, md5=md5)
-
-
-def test_versions_arrive_and_are_named(blobs, tmp_path):
-    blobs.blobs.update(contents_of_all_sizes())
-    files = [
-        version(content, tmp_path / name, name, md5=hashlib.md5(content).digest())
-        for name, content in blobs.blobs.items()
-    ]
-    arrived: list[Incoming] = []
-    store_of(blobs.url).receive(files, Moved(), arrived=arrived.append)
-    assert read_folder(tmp_path) == blobs.blobs
-    assert sorted(arrived, key=lambda each: each.name) == sorted(files, key=lambda each: each.name)
-
-
-@pytest.mark.parametrize("size", [1000, TWO_BLOCKS])
-@pytest.mark.parametrize("is_gone", [False, True], ids=["changed", "gone"])
-def test_a_version_that_goes_meanwhile_is_left_out(blobs, tmp_path, size, is_gone):
-    old, new = seeds.content(size), seeds.content(size)
-    blobs.blobs = {"x": old, "other": b"other"}
-    num_left = 1 if size == TWO_BLOCKS else 0
-
-    def change(kind: str, asked: Asked) -> None:
-        nonlocal num_left
-        if asked.target.startswith("/account/data/x"):
-            num_left -= 1
-            if num_left < 0:
-                blobs.blobs.pop("x", None)
-                if not is_gone:
-                    blobs.blobs["x"] = new
-
-    blobs.hook = change
-    arrived: list[Incoming] = []
-    other = version(b"other", tmp_path / "other", "other")
-    files = [version(old, tmp_path / "x", "x"), other]
-    store_of(blobs.url).receive(files, lambda *_: None, arrived=arrived.append)
-    assert arrived == [other]
-    assert read_folder(tmp_path) == {"other": b"other"}
-
-
-@pytest.mark.parametrize("change", ["gone", "changed", "cut", "empty"])
-@pytest.mark.parametrize("num_left", [1, 2])
-def test_a_blob_that_goes_while_it_is_read_has_no_shorter_content(blobs, change, num_left):
-    content = seeds.content(LARGE)
-    blobs.blobs["x"] = content
-
-    def take_away(kind: str, asked: Asked) -> bytes | None:
-        if kind != "GET blob" or blobs.asked[kind] <= num_left:
-            return None
-        if change == "cut":
-            return answer(416, x_ms_error_code="InvalidRange")
-        if change == "empty":
-            return answer(206, b"", Content_Range=f"bytes 0-0/{LARGE}", ETag="x")
-        blobs.blobs.pop("x", None)
-        if change == "changed":
-            blobs.blobs["x"] = content[: BLOCK_BYTES // 2]
-        return None
-
-    blobs.hook = take_away
-    read: list[bytes] = []
-    with pytest.raises(EnvironmentFailure) as caught:
-        read.extend(store_of(blobs.url).content("x"))
-    assert b"".join(read) == content[: num_left * BLOCK_BYTES]
-    if change != "changed":
-        assert caught.value.message == "`x` went away, or changed, while it was read"
-
-
-def test_a_version_goes_on_where_it_was_cut_off(blobs, tmp_path):
-    content = seeds.content(LARGE)
-    blobs.blobs["x"] = content
-    num_left = 2
-
-    def refuse(kind: str, asked: Asked) -> bytes | None:
-        nonlocal num_left
-        num_left -= 1
-        return answer(403, x_ms_error_code="AuthorizationFailure") if num_left < 0 else None
-
-    blobs.hook = refuse
-    file = version(content, tmp_path / "x", "x")
-    with pytest.raises(EnvironmentFailure, match="AuthorizationFailure"):
-        store_of(blobs.url).receive([file], Moved())
-    (journal,) = tmp_path.glob(".trainyard-*.ranges")
-    num_here = len(journal.read_bytes().splitlines())
-    blobs.hook = lambda _kind, _asked: None
-    blobs.asked.clear()
-    store_of(blobs.url).receive([file], Moved())
-    assert read_folder(tmp_path) == {"x": content}
-    assert (num_here, blobs.asked["GET blob"]) in [(1, 2), (2, 1), (0, 3)]
-
-
-@pytest.mark.parametrize("size", [1000, TWO_BLOCKS])
-def test_a_version_that_has_not_its_md5_never_gets_the_name(blobs, tmp_path, size):
-    content = seeds.content(size)
-    blobs.blobs["x"] = content
-    file = version(content, tmp_path / "x", "x", md5=bytes(16))
-    with pytest.raises(EnvironmentFailure, match="`x` arrived damaged from the store: its MD5 is"):
-        store_of(blobs.url).receive([file], Moved())
-    assert not (tmp_path / "x").exists()
-
-
-def test_a_listing_that_feeds_a_transfer_has_one_thread(blobs, tmp_path):
-    """However many requests it takes: a thread runs one loop at a time."""
-    names = [str(number) for number in range(5)]
-    blobs.blobs = {name: name.encode() for name in names}
-    store, threads = store_of(blobs.url), set[str]()
-    ran, real = asyncio.Runner.run, store.read_range
-
-    def run(self, *args, **options):
-        threads.add(threading.current_thread().name)
-        return ran(self, *args, **options)
-
-    def wanted() -> Iterator[Incoming]:
-        for name in names:
-            content = real(name, 0, 10)
-            assert content is not None
-            yield incoming(content, tmp_path / name, name)
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(asyncio.Runner, "run", run)
-        store.receive(wanted(), lambda *_: None)
-    assert read_folder(tmp_path) == blobs.blobs
-    assert len(threads) == 2
 
 
 # --- Damage ---------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from jobs.contracts.errors import EnvironmentFailure
 from tests import seeds
 from tests.fakes.http_blobs import http_blobs
 from tests.fakes.scripted_server import Asked
+from tests.fakes.transfers import LARGE, Moved, incoming, store_of
 from tests.folders import read_folder
-from tests.jobs.blobs.test_files import LARGE, Moved, incoming, store_of
 
 
 def large_file(folder: Path, *, sha256: str = "0") -> Incoming:

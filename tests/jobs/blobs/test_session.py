@@ -20,14 +20,10 @@ from tests.fakes.scripted_server import CLOSE, Asked, answer, read_request, scri
 from tests.fakes.tls import certificate_of_localhost, serving
 from tests.ports import free_port
 
+pytestmark = pytest.mark.usefixtures("quick")
 KEY = SharedKey("account", "a2V5")
 RANGE = {"Content_Range": "bytes 0-4/5"}
 WHOLE = answer(206, b"whole", **RANGE)
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    monkeypatch.setattr(session, "_BACKOFF_S", 0.001)
 
 
 class Said(EnvironmentFailure):
