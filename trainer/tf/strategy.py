@@ -102,7 +102,7 @@ def make_strategy(name: StrategyName | None, world: World) -> Strategy:
 def pick_device(name: DeviceName, world: World) -> DeviceName:
     """Show TensorFlow this rank's GPU only, by LOCAL_RANK, or none; before its first operation."""
     tf.config.threading.set_intra_op_parallelism_threads(world.num_threads)
-    # Servers wait for each other on threads: the launcher of a cluster says how many there have to be.
+    # Beside TF_CONFIG the launcher sets them: servers block on them while they wait for each other.
     if CLUSTER not in os.environ:
         tf.config.threading.set_inter_op_parallelism_threads(world.num_threads)
     gpus = [] if name == "cpu" else tf.config.list_physical_devices("GPU")
