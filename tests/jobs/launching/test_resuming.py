@@ -49,7 +49,7 @@ def test_run_without_a_whole_checkpoint_cannot_be_resumed(launching: Launching) 
     assert (typed.code, FakeEngine.submitted) == (2, [])
     assert typed.err == (
         f"error: {run} has no complete checkpoint to resume from\n\n"
-        f"hint: launch rerun {run} starts from scratch; a checkpoint of your own format needs a "
+        f"hint: launch rerun --env {launching.env_file} {run} starts from scratch; a checkpoint of your own format needs a "
         "manifest.json beside it (docs/run-directory.md)\n"
     )
 
@@ -62,9 +62,10 @@ def test_run_that_is_on_cannot_be_resumed(
     monkeypatch.setattr("jobs.runs.store._is_supervised", lambda _: True)
     typed = launching.type("rerun", run, "--resume")
     assert (typed.code, FakeEngine.submitted) == (2, [])
+    here = f"--env {launching.env_file}"
     assert typed.err == (
         f"error: {run} is running; it can be resumed when it is over\n\n"
-        f"hint: launch wait {run}, or launch cancel {run}\n"
+        f"hint: launch wait {here} {run}, or launch cancel {here} {run}\n"
     )
 
 

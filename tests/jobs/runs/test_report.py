@@ -427,6 +427,13 @@ class TestCommand:
         assert [each["id"] for each in found["runs"]] == [run.name for run in runs]
         assert picture.exists()
 
+    def test_a_place_for_no_picture_is_refused(self, launching):
+        make_run(launching.workspace)
+        typed = launching.type("report", "--no-picture", "-o", "x.png")
+        message = "--output has no effect with --no-picture"
+        assert typed.code == 2
+        assert typed.err == f"error: {message}\n\nhint: leave one of them out\n"
+
     def test_a_failed_run_without_metrics_says_both_and_draws_nothing(self, launching):
         run_dir = make_run(launching.workspace, state=RunState.FAILED, exit_code=3, accuracies=())
         fail(run_dir)
