@@ -169,7 +169,8 @@ def settle_intents(environment: Environment, is_there: Callable[[str], bool]) ->
             elif time.time() - intent.since_s > SETTLE_S:
                 reason = "launch was interrupted before Azure ML had the job"
                 append_event(run_dir, RunEvent(ts=now(), state=RunState.LOST, reason=reason))
-                open_runs_store(environment).delete([_record_blob(run_dir.name)])
+                with suppress(LaunchError):  # a record without a job does no harm
+                    open_runs_store(environment).delete([_record_blob(run_dir.name)])
                 give_up(run_dir)
 
 
