@@ -42,8 +42,9 @@ def watch_chief(settings: Settings, run_dir: str, rank: int) -> None:
         if chief.is_over():
             with open(f"{run_dir}/{served(rank)}", "w", encoding="utf-8"):
                 pass
-            _end(record_path(run_dir, rank))
-            return
+            with contextlib.suppress(FileNotFoundError):  # it prepares its node still
+                _end(record_path(run_dir, rank))
+                return
 
 
 class Chief:
