@@ -194,6 +194,13 @@ class TestReading:
         labels = [each.label for each in read_report(run_dir).metrics]
         assert labels == ["val accuracy", "loss"]
 
+    def test_true_and_false_in_a_summary_are_no_figures(self, tmp_path):
+        summary = {"epochs": True, "val_iou": True, "test_accuracy": False, "val_loss": 0.5}
+        report = read_report(make_run(tmp_path, accuracies=(), summary=summary))
+        assert [each.label for each in report.metrics] == ["val loss"]
+        figures = report.figures
+        assert (figures.epochs, figures.test_accuracy) == (None, None)
+
     def test_a_folder_that_is_no_run_is_named(self, tmp_path):
         with pytest.raises(NotFound, match="there is no run in"):
             read_report(tmp_path)
