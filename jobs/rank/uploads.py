@@ -181,7 +181,9 @@ class Tree:
         """Delete blobs whose files are gone; of a folder that cannot be read nobody knows."""
         for name in self._sent.keys() - found.keys():
             if not f"{name}/".startswith(unusable):
-                self._container.delete(self._prefix + name, self._sent.pop(name).etag)
+                answer = self._container.delete(self._prefix + name, self._sent[name].etag)
+                if answer.status in (202, 404, 412):
+                    del self._sent[name]  # else at the next turn
 
     def _has(self, name: str, state: State) -> bool:
         sent = self._sent.get(name)

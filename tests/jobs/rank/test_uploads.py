@@ -113,6 +113,27 @@ def test_what_the_store_has_outlives_the_folder(tmp_path: Path, is_last: bool) -
     assert store.blobs == {"run/model": b"model"}
 
 
+def test_an_output_that_is_gone_is_deleted_once_the_store_takes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, tree = of_outputs(tmp_path / "outputs")
+    tree.send(is_last=True)
+    (tmp_path / "outputs" / "small").unlink()
+    delete, asked = store.delete, list[str]()
+
+    def delete_in_the_end(blob: str, etag: str) -> Answer:
+        asked.append(blob)
+        return delete(blob, etag) if len(asked) > 1 else Answer(503, {}, b"")
+
+    monkeypatch.setattr(store, "delete", delete_in_the_end)
+    tree.send(is_last=False)
+    assert set(store.blobs) == {"run/small", "run/large"}
+    for _ in range(2):
+        tree.send(is_last=False)
+    assert set(store.blobs) == {"run/large"}
+    assert asked == ["run/small"] * 2
+
+
 def of_outputs(folder: Path) -> tuple[Memory, Tree]:
     """A folder of outputs that has one file of each kind, and the tree that brings it."""
     folder.mkdir()
