@@ -14,7 +14,7 @@ from collections.abc import Callable
 from jobs.rank.chief import served
 from jobs.rank.code import copy_sent, read_sent
 from jobs.rank.hang import read_hung
-from jobs.rank.identity import Identity, RankError
+from jobs.rank.identity import Identity, NodeFailure
 from jobs.rank.log import Log
 from jobs.rank.node import Node, Unprepared, linger, wait_until
 from jobs.rank.record import Ending, Record, is_running, record_path
@@ -70,7 +70,7 @@ class AzureNode(Node):
             streams = Streams(self._settings, self.job.run_dir, Identity(self._environ))
             try:
                 streams.lay(self._environ)
-            except (RankError, OSError) as error:
+            except (NodeFailure, OSError) as error:
                 hint = getattr(error, "hint", "the node's disk must hold the cache of a stream")
                 message = f"{error} ({hint})"
                 raise Unprepared(message) from None
@@ -136,7 +136,7 @@ class AzureNode(Node):
             content = runs.get(f"{settings.run}/metrics.jsonl")
         except KeyError:
             return
-        except RankError as error:
+        except NodeFailure as error:
             # Else what this attempt brings would be put in their place.
             self._mark(UNREAD_METRICS)
             self._log.feed(f"warning: earlier metrics cannot be read: {error}\n".encode())
@@ -158,7 +158,7 @@ class AzureNode(Node):
         try:
             answer = runs.put(blob, json.dumps(told).encode(), {})
             why = "" if answer.status == 201 else answer.why
-        except RankError as error:
+        except NodeFailure as error:
             why = str(error)
         if why:
             self._log.feed(

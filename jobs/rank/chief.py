@@ -15,7 +15,7 @@ import time
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 
-from jobs.rank.identity import Identity, RankError
+from jobs.rank.identity import Identity, NodeFailure
 from jobs.rank.main import die_with_parent
 from jobs.rank.record import record_path
 from jobs.rank.services import Answer, Container
@@ -66,7 +66,7 @@ class Chief:
                 self._since = _time(found, "Date") - timedelta(seconds=ago_s)
             # One that is older was left when Azure ML had begun this job before.
             return found.status == 200 and _time(found, "Last-Modified") > self._since
-        except (RankError, TypeError, ValueError):
+        except (NodeFailure, TypeError, ValueError):
             return False
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from jobs.rank.identity import RankError
+from jobs.rank.identity import NodeFailure
 from jobs.rank.services import Answer, Container, block_id, md5_text
 from jobs.rank.uploads import BLOCK_BYTES, METRICS_BLOCK_BYTES, GrowingFile, Tree
 
@@ -59,7 +59,7 @@ class Memory:
     def get(self, blob: str) -> bytes:
         if self.is_away:
             message = "the store is busy"
-            raise RankError(message, "look at it")
+            raise NodeFailure(message, "look at it")
         return self.blobs[blob]
 
     def put(self, blob: str, content: bytes, _headers: object) -> Answer:
@@ -87,7 +87,7 @@ def test_metrics_that_could_not_be_read_are_not_written_over(tmp_path: Path) -> 
     metrics = GrowingFile(cast("Container", store), str(path), "metrics", "w", unread=str(mark))
     mark.touch()
     path.write_bytes(b"later\n")
-    with pytest.raises(RankError, match="busy"):
+    with pytest.raises(NodeFailure, match="busy"):
         metrics.send()
     assert store.blobs["metrics"] == earlier
     store.is_away = False
@@ -262,7 +262,7 @@ def test_a_store_that_is_away_is_not_asked_for_every_large_file(
         return Answer(503, {}, b"")
 
     monkeypatch.setattr(store, "put_list", put_list)
-    with pytest.raises(RankError, match="503"):
+    with pytest.raises(NodeFailure, match="503"):
         tree.send(is_last=True)
     assert len(asked) == 1
 
