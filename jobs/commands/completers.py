@@ -302,7 +302,8 @@ def _datasets(ctx: typer.Context) -> list[DatasetVersion]:
 def _specs(ctx: typer.Context) -> list[JobSpec]:
     """Read the newest jobs whose record this machine has; ask nothing of Azure."""
     from jobs.engines import load_store
-    from jobs.runs.store import RunStore, read_record
+    from jobs.runs.run_folder import read_record
+    from jobs.runs.store import RunStore
 
     local = RunStore(load_store(_environment(ctx)).workspace)
     found: list[JobSpec] = []

@@ -43,8 +43,9 @@ from jobs.host.parallel import parallel
 from jobs.host.private import make_folder
 from jobs.host.untrusted import read_bounded
 from jobs.runs.cloud_folder import workspace_folder
+from jobs.runs.run_folder import RunEvent, read_record
 from jobs.runs.selection import Selection
-from jobs.runs.store import RunEvent, RunStore, read_record
+from jobs.runs.store import RunStore, several_runs
 
 if TYPE_CHECKING:
     from jobs.blobs.store import BlobStore
@@ -217,9 +218,7 @@ class CloudRuns:
         if not matches:
             raise self._no_run(name)
         if len(matches) > 1:
-            message = f"`{name}` fits {len(matches)} runs"
-            several = ", ".join(matches[:4]) + (", ..." if len(matches) > 4 else "")
-            raise LaunchError(message, hint=f"one of {several}")
+            raise several_runs(name, matches)
         return self.find(matches[0])
 
     def handle(self, run_id: str) -> RunHandle:

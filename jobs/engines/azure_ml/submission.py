@@ -52,7 +52,8 @@ from jobs.runs.checkpoints import MANIFEST
 from jobs.runs.cloud_folder import workspace_folder
 from jobs.runs.code import snapshot
 from jobs.runs.record import make_record
-from jobs.runs.store import RunEvent, RunStore, append_event, read_record
+from jobs.runs.run_folder import RunEvent, append_event, read_record
+from jobs.runs.store import RunStore
 
 # A request that was sent shortly before its sender died may still be carried out.
 SETTLE_S = 600.0

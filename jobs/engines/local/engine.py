@@ -49,7 +49,7 @@ from jobs.jobfile.resolve import require_cluster
 from jobs.runs import supervision
 from jobs.runs.fetch import fetch_run
 from jobs.runs.logs import read_logs, watch_logs
-from jobs.runs.store import is_over
+from jobs.runs.run_folder import is_over
 from jobs.runs.supervision import Handover
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from jobs.runs.figures import Figure
 from jobs.runs.metrics import Curve
 from jobs.runs.report import Figures, RunReport, as_json
 from jobs.runs.report_text import NO_METRICS, remarks, report_table
-from jobs.runs.store import read_error, read_status
+from jobs.runs.run_folder import read_error, read_status
 from tests.fakes.gangs import make_spec
 from trainer.common.metrics import Metrics
 from trainer.common.rundir import RunDir

@@ -31,7 +31,8 @@ from jobs.engines.azure_ml.request import plan_job
 from jobs.engines.azure_ml.submission import SETTLE_S, claimed, settle_intents
 from jobs.engines.azure_ml.uploads import UploadCache
 from jobs.runs.cloud_folder import state_root, workspace_folder
-from jobs.runs.store import RunStore, read_events, run_id
+from jobs.runs.run_folder import read_events
+from jobs.runs.store import RunStore, run_id
 from tests.fakes.cloud_stack import IMAGE, make_cloud_environment
 from tests.fakes.gangs import make_spec
 
