@@ -112,7 +112,7 @@ class LocalEngine:
 
     def _with_its_devices(self, plan: Plan) -> Plan:
         """Hide the GPUs from ranks that could not use them, and note it; else give the plan back."""
-        from jobs.jobfile.read import catalog_names
+        from jobs.jobfile.find import catalog_names
 
         num_gpus = self._num_gpus()
         if not num_gpus:
