@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from jobs.rank.chief import served
-from jobs.rank.code import copy_sent, read_sent
+from jobs.rank.code import SHAPE_FILE, copy_sent, read_sent
 from jobs.rank.hang import read_hung
 from jobs.rank.identity import Identity, NodeFailure
 from jobs.rank.log import Log
@@ -23,7 +23,6 @@ from jobs.rank.settings import UNREAD_METRICS, Settings
 from jobs.rank.streams import Streams
 from jobs.rank.world import RankJob, World
 
-SHAPE_FILE = ".trainyard/shape.json"  # what a store of blobs does not keep
 # What else this program is started as, beside the ranks.
 UPLOADS, CHIEF, HANG = "--uploads", "--chief", "--hang"
 HANG_EXIT_CODE = 124  # as of timeout(1), and on every engine

@@ -19,12 +19,9 @@ from jobs.contracts.errors import NotFound
 from jobs.contracts.spec import JobSpec
 from jobs.engines.azure_ml.node_job import SNAPSHOT_FILE, snapshot_file
 from jobs.engines.base import CodeFile, CodeListing
-from jobs.rank.code import LIST_FILE
+from jobs.rank.code import LIST_FILE, OURS, SHAPE_FILE
 from jobs.runs.code import Entry, travelling, unreadable
 
-# What a node makes again of the code that it was given.
-SHAPE_FILE = ".trainyard/shape.json"
-_OURS = ".trainyard"
 # What a rule of the SDKs leaves out is decided before, and an engine may put its own in its place.
 IGNORE_FILE = ".amlignore"
 _REASONS = {
@@ -109,7 +106,7 @@ def _look(spec: JobSpec, exclude: tuple[Path, ...]) -> _Found:
         message = f"`code: {source}` is not a folder"
         raise NotFound(message, hint="paths in a job file are relative to that file")
     for entry in sorted(travelling(source, spec.code_only, exclude)):
-        if entry.name.split("/", 1)[0] not in (_OURS, IGNORE_FILE):
+        if entry.name.split("/", 1)[0] not in (OURS, IGNORE_FILE):
             _take(entry, source, spec, found)
     filled = {parent for name in (*found.digests, *found.links) for parent in _parents(name)}
     found.folders = [each for each in found.folders if each not in filled]
