@@ -314,11 +314,11 @@ class Uploads:
         writer = os.urandom(8).hex()
         outputs, prefix = f"{run_dir}/outputs", f"{run}/outputs/"
         self._outputs = Tree(container, outputs, prefix, writer, attempt=attempt, node=node)
-        unread = {"metrics.jsonl": f"{run_dir}/{UNREAD_METRICS}"}
-        unread |= dict.fromkeys(("summary.json", PROGRESS, HISTORY), "")
+        unread = f"{run_dir}/{UNREAD_METRICS}"
+        marks = {"metrics.jsonl": unread, "summary.json": "", PROGRESS: "", HISTORY: ""}
         self._files = [
             GrowingFile(container, f"{run_dir}/{name}", f"{run}/{name}", writer, unread=mark)
-            for name, mark in (unread.items() if is_main else ())
+            for name, mark in (marks.items() if is_main else ())
         ]
         self._why, self._is_refused = "", False
 

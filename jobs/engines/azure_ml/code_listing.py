@@ -1,7 +1,8 @@
 """List the code that travels with a job of Azure ML: which files, why, and under which name.
 
-The name is of the content, so equal code goes up once, and nodes run nothing else under it. What a blob has no place for (modes, links,
-empty folders) is written down in a file of its own, where there is any of it.
+The name is of the content, so equal code goes up once, and nodes run nothing else under it. What a
+blob has no place for (modes, links, empty folders) is written down in a file of its own, where there
+is any of it.
 """
 
 from __future__ import annotations
