@@ -19,7 +19,7 @@ from jobs.engines import ENGINES
 from jobs.engines.local.runs import LocalRuns
 from jobs.host import console
 from jobs.host.project import project_root
-from jobs.runs.store import RunEvent, append_event
+from jobs.runs.run_folder import RunEvent, append_event
 from jobs.runs.supervision import take_lock
 from tests.fakes.launching import FakeEngine
 

@@ -9,7 +9,7 @@ import pytest
 
 from jobs.commands import fetch
 from jobs.contracts.spec import RunHandle, RunState
-from jobs.runs.store import RunEvent, append_event
+from jobs.runs.run_folder import RunEvent, append_event
 from jobs.runs.supervision import take_lock
 from tests.fakes.launching import FakeEngine, Launching
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobs.contracts.spec import ResumePoint, RunState
-from jobs.runs.store import RunEvent, append_event
+from jobs.runs.run_folder import RunEvent, append_event
 from tests.fakes.launching import TIME, FakeEngine, Launching
 from tests.jobs.runs.test_checkpoints import SAVED, write_checkpoint
 
@@ -59,7 +59,7 @@ def test_run_that_is_on_cannot_be_resumed(
 ) -> None:
     run = launching.add_run(ends_as="running")
     write_checkpoint(launching.workspace / "runs" / run, 20)
-    monkeypatch.setattr("jobs.runs.store._is_supervised", lambda _: True)
+    monkeypatch.setattr("jobs.runs.run_folder._is_supervised", lambda _: True)
     typed = launching.type("rerun", run, "--resume")
     assert (typed.code, FakeEngine.submitted) == (2, [])
     here = f"--env {launching.env_file}"
