@@ -37,13 +37,14 @@ class Interfaces:
     ) -> dict[EndpointGroup, Connection]:
         """Give a resource private endpoints: `endpoints` says for which of its parts, by their keys.
 
-        One that is there already has its own where the zones are not the stack's either: a second
-        endpoint would take its names. Those of one resource are made one after the other: a storage account refuses the second
-        with StorageAccountOperationInProgress while the first is being made.
+        An existing resource whose zones exist, too, gets none: a second endpoint would take the names
+        of its own. Endpoints of one resource are made one after the other: a storage account refuses
+        the second with StorageAccountOperationInProgress while the first is being made.
         """
         made: dict[EndpointGroup, Connection] = {}
-        for key, group in endpoints.items() if self.network else ():
-            assert self.network
+        if self.network is None:
+            return made
+        for key, group in endpoints.items():
             if is_existing and not self.network.has_zones(group):
                 continue
             before = [each.names for each in made.values()]

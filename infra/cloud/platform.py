@@ -165,11 +165,7 @@ class CloudPlatform(pulumi.ComponentResource):
                 context=self.context,
                 identities=self.identities,
                 scopes=scopes,
-                containers={
-                    # A datastore's name takes no dash; `launch` makes the same of a container's.
-                    container.replace("-", "_"): container
-                    for container in (DATA_CONTAINER, RUNS_CONTAINER)
-                },
+                containers=(DATA_CONTAINER, RUNS_CONTAINER),
                 depends_on=[
                     *self.data.ready,
                     *self.workspace_storage.ready,

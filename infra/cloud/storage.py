@@ -153,7 +153,7 @@ class Storage(pulumi.ComponentResource):
             share_delete_retention_policy=_deleted(lifecycle),
             opts=replaced_with(self, self.account),
         )
-        lifecycle = storage.ManagementPolicy(
+        ageing = storage.ManagementPolicy(
             f"{name}-lifecycle",
             account_name=args.account_name,
             resource_group_name=group,
@@ -162,7 +162,7 @@ class Storage(pulumi.ComponentResource):
             opts=replaced_with(self, self.account, blobs),
         )
         # Azure refuses a private endpoint while another write to the account is under way.
-        settled = [*self.containers.values(), files, lifecycle]
+        settled = [*self.containers.values(), files, ageing]
         self.scope = Scope(id=self.account_id, resource=self.account)
         self.endpoints = self._attach(args, settled)
         self.ready: list[pulumi.Resource] = [

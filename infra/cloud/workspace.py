@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -28,7 +28,7 @@ class WorkspaceArgs:
     context: Context
     identities: Identities
     scopes: Scopes
-    containers: Mapping[str, str]  # datastore -> container of the data account
+    containers: Sequence[str]  # of the data account; each is a datastore of that name
     depends_on: Sequence[pulumi.Resource]
     interfaces: Interfaces
 
@@ -58,10 +58,8 @@ class Workspace(pulumi.ComponentResource):
             parent=self,
         )
         self.datastores = {
-            datastore: self._datastore(
-                f"{name}-datastore-{datastore}", context, datastore, container
-            )
-            for datastore, container in args.containers.items()
+            container: self._datastore(f"{name}-datastore-{container}", context, container)
+            for container in args.containers
         }
         after = [self.workspace]
         args.interfaces.log("workspace", workspace_id, WORKSPACE_CATEGORIES, after=after)
@@ -129,12 +127,12 @@ class Workspace(pulumi.ComponentResource):
         )
 
     def _datastore(
-        self, name: str, context: Context, datastore: str, container: str
+        self, name: str, context: Context, container: str
     ) -> machinelearningservices.Datastore:
         """Declare a container under its name in jobs, used as the cluster's identity."""
         return machinelearningservices.Datastore(
             name,
-            name=datastore,
+            name=container,
             resource_group_name=context.names.resource_group,
             workspace_name=context.names.workspace,
             # The service would look into an account that is closed to it.

@@ -128,7 +128,12 @@ def bench(
         for size in sizes
     ]
     secrets = find_secrets(spec, engine.environment, secret_folders(first.folder))
-    wish = Wish(folder=into or Path(f"bench-{spec.name}"), measure_s=measure, yes=yes)
+    wish = Wish(
+        folder=into or Path(f"bench-{spec.name}"),
+        measure_s=measure,
+        yes=yes,
+        stack=options.stack_words(stack, env),
+    )
     found = Bench(plans, secrets, engine, wish).run()
     if json:
         console.out_json(found)

@@ -89,7 +89,7 @@ def _offered(completer: Completer) -> Callable[[typer.Context, str], list[tuple[
 @_offered
 def jobs(ctx: typer.Context, incomplete: str) -> Choices:
     """Offer the catalog's names, and the job files and scripts of the folder that is being typed."""
-    from jobs.jobfile.read import catalog_names
+    from jobs.jobfile.find import catalog_names
 
     del ctx
     return dict.fromkeys(catalog_names(), "from the catalog") | _files(
@@ -107,7 +107,7 @@ def scripts(ctx: typer.Context, incomplete: str) -> Choices:
 @_offered
 def catalog_jobs(ctx: typer.Context, incomplete: str) -> Choices:
     """Offer the catalog's names."""
-    from jobs.jobfile.read import catalog_names
+    from jobs.jobfile.find import catalog_names
 
     del ctx, incomplete
     return dict.fromkeys(catalog_names(), "")
@@ -302,7 +302,8 @@ def _datasets(ctx: typer.Context) -> list[DatasetVersion]:
 def _specs(ctx: typer.Context) -> list[JobSpec]:
     """Read the newest jobs whose record this machine has; ask nothing of Azure."""
     from jobs.engines import load_store
-    from jobs.runs.store import RunStore, read_record
+    from jobs.runs.run_folder import read_record
+    from jobs.runs.store import RunStore
 
     local = RunStore(load_store(_environment(ctx)).workspace)
     found: list[JobSpec] = []

@@ -47,7 +47,8 @@ def init(
 
     The script is read, not executed: the frameworks that it imports decide image and launcher.
     """
-    from jobs.jobfile.read import find_job, load_tree
+    from jobs.jobfile.find import find_job
+    from jobs.jobfile.read import load_tree
     from jobs.jobfile.written import is_script, write_job
     from jobs.jobfile.yaml_tree import parse_yaml
 

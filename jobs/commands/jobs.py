@@ -34,7 +34,7 @@ def list_jobs(
 
     With a name: that job, the options of its program, and the commands that get its missing parts.
     """
-    from jobs.jobfile.read import catalog_names, require_catalog_name
+    from jobs.jobfile.find import catalog_names, require_catalog_name
     from jobs.launching.catalog import job_text, jobs_text, next_commands
 
     if name is not None:

@@ -130,7 +130,7 @@ def _row(run: RunStatus, shown_id: str, now_s: float, ahead: Ahead | None) -> li
         run.name,
         console.styled(run.state.value, COLOURS[run.state]),
         *_ahead_cells(ahead),
-        f"{run.nodes}x{run.world_size // run.nodes}",
+        run.size,
         run.cluster,
         " ".join(console.duration_text(age_s).split()[:2]),  # the larger unit will do
         _time_text(run, now_s),

@@ -391,6 +391,11 @@ class RunStatus(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     experiment: str = ""
     tags: dict[str, str] = {}
 
+    @property
+    def size(self) -> str:
+        """Nodes x ranks on each, as tables show it; empty where the run's record is gone."""
+        return f"{self.nodes}x{self.world_size // self.nodes}" if self.nodes else ""
+
 
 class GitState(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The commit that the code came from, and the diff that was not committed."""

@@ -24,8 +24,8 @@ from jobs.contracts.spec import (
 from jobs.datasets.records import DatasetRecord
 from jobs.runs.checkpoints import Checkpoint
 from jobs.runs.progress import Progress
+from jobs.runs.run_folder import RunEvent
 from jobs.runs.selection import Selection
-from jobs.runs.store import RunEvent
 
 
 class CodeFile(Struct, frozen=True, kw_only=True):

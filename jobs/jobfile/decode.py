@@ -59,7 +59,7 @@ _MOST_PROBLEMS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """Make the error of a mistake: its place, its kind and a correction."""
+    """A mistake: where and what it is, and how to correct it."""
 
     message: str
     hint: str

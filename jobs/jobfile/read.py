@@ -1,4 +1,4 @@
-"""Finds a job by path or catalog name, and reads it; every mistake named with line and column."""
+"""Reads a job file, a job of the catalog or a script; every mistake named with line and column."""
 
 from __future__ import annotations
 
@@ -9,27 +9,24 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
-from jobs.contracts.errors import LaunchError, NotFound
+from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import JobFile
 from jobs.jobfile.decode import decode
+from jobs.jobfile.find import CATALOG, find_job, names_in, path_of
 from jobs.jobfile.inputs import check_input, with_long_inputs, with_paths
 from jobs.jobfile.notebook import is_notebook, with_numbers
 from jobs.jobfile.placeholders import check_placeholders
 from jobs.jobfile.program_options import Option, check_arguments, read_options
-from jobs.jobfile.written import SUFFIXES as SCRIPTS
 from jobs.jobfile.written import is_script, refuse_home, write_job
 from jobs.jobfile.yaml_tree import (
     MOST_BYTES,
     Node,
-    brief,
     parse_override,
     parse_yaml,
     with_joined_surrogates,
     with_override,
 )
 
-CATALOG = Path(__file__).parents[1] / "catalog"
-SUFFIXES = (".yaml", ".yml", ".json")
 # Editors take the schema's address from this key of a JSON (or YAML) file.
 SCHEMA_KEY = "$schema"
 # What rank/main.py sets; a job that set them would part ranks from each other.
@@ -128,44 +125,6 @@ def options_of_job(name: str) -> dict[str, Option]:
     return _program_options(job, _locate_code(job, path.parent.resolve(), name))
 
 
-def find_job(name: str) -> Path:
-    """Find the file that a path or a catalog name stands for."""
-    is_path = name.endswith((*SUFFIXES, *SCRIPTS)) or os.sep in name or "/" in name
-    if is_path or (name not in catalog_names() and name and _path(name, "JOB").exists()):
-        path = _path(name, "JOB")
-        if path.is_file():
-            return path
-        if path.is_dir():
-            message = f"`{name}` is a folder, not a job file"
-            inside = _job_files(path)
-            hint = (
-                f"type the path of a job file in it: {path / inside[0]}"
-                if inside
-                else "type the path of a job file"
-            )
-            raise LaunchError(message, hint=hint)
-        what = "script" if is_script(path) else "job file"
-        message = f"the {what} `{name}` does not exist"
-        raise NotFound(message, hint=_nearest_job(path.name, path.parent))
-    if name in catalog_names():
-        return CATALOG / f"{name}.yaml"
-    message = f"there is no job `{name}`"
-    raise NotFound(message, hint=_nearest_job(name, Path()))
-
-
-def require_catalog_name(name: str) -> None:
-    """Raise NotFound, with the nearest name, unless the catalog has a job of this name."""
-    if name not in catalog_names():
-        message = f"the catalog has no job `{name}`"
-        near = get_close_matches(name, catalog_names(), n=1)
-        raise NotFound(message, hint=f"did you mean `{near[0]}`?" if near else "launch jobs")
-
-
-def catalog_names() -> list[str]:
-    """List the names of the ready-made jobs."""
-    return sorted(file.stem for file in CATALOG.glob("*.yaml"))
-
-
 def read_tree(path: Path, name: str) -> Node:
     """Read the file as a tree of located values."""
     try:
@@ -202,7 +161,7 @@ def decode_job(root: Node) -> JobFile:
     job = with_numbers(decode(root, JobFile, ignored=(SCHEMA_KEY,)), root)
     _check_program(job, root)
     _check_variables(job, root)
-    _check_folders(job, root)
+    _check_case(job, root)
     for name, each in job.inputs.items():
         check_input(name, each, _place(root, "inputs", name))
     check_placeholders(job, root)
@@ -218,7 +177,7 @@ def locate_inputs(
     """
     where = {name: _place(root, "inputs", name) for name in job.inputs}
     paths = {
-        name: base / _path(each.path, where[name], base)
+        name: base / path_of(each.path, where[name], base)
         for name, each in job.inputs.items()
         if each.path is not None
     }
@@ -269,8 +228,8 @@ def _check_variables(job: JobFile, root: Node) -> None:
             raise LaunchError(message, hint="keep one of them")
 
 
-def _check_folders(job: JobFile, root: Node) -> None:
-    """Inputs, or outputs, whose names differ by case alone have one variable, and one folder."""
+def _check_case(job: JobFile, root: Node) -> None:
+    """Refuse two inputs, or two outputs, whose names differ by case alone: they have one variable."""
     for key in ("inputs", "outputs"):
         first: dict[str, str] = {}
         for name in getattr(job, key):
@@ -307,7 +266,7 @@ def _locate_code(job: JobFile, folder: Path, source: str) -> CodeLocation | None
     if job.code is None and job.script is None:
         _refuse_forgotten_code(job, folder, source)
         return None
-    code = (folder / _path(job.code or ".", source, folder)).resolve()
+    code = (folder / path_of(job.code or ".", source, folder)).resolve()
     if not code.is_dir():
         what = "is not a folder" if code.exists() else "is not there"
         message = f"{source}: the folder `code: {job.code}` {what} ({code})"
@@ -328,11 +287,11 @@ def _program_paths(job: JobFile, code: CodeLocation | None) -> list[Path]:
 def _find_script(job: JobFile, folder: Path, code: Path, source: str) -> str | None:
     if job.script is None:
         return None
-    script = (folder / _path(job.script, source, folder)).resolve()
+    script = (folder / path_of(job.script, source, folder)).resolve()
     if not script.is_file():
         what = "is a folder" if script.is_dir() else "is not there"
         message = f"{source}: the script `{job.script}` {what} ({script})"
-        near = get_close_matches(script.name, _names(script.parent), n=1)
+        near = get_close_matches(script.name, names_in(script.parent), n=1)
         hint = f"did you mean `{near[0]}`?" if near else "paths are relative to the job file"
         raise LaunchError(message, hint=hint)
     if not script.is_relative_to(code):
@@ -350,25 +309,10 @@ def _with_requirements(
     if code is None or code.only:
         message = f"{source}: `requirements: {requirements}` does not travel with this job's code"
         raise LaunchError(message, hint="add `code: .` to take the job file's folder along")
-    path = folder / _path(requirements, source, folder)
+    path = folder / path_of(requirements, source, folder)
     place = os.path.relpath(path.resolve(), code.folder)
     fingerprint(Path(code.folder), place)
     return replace(code, requirements=Path(place).as_posix())
-
-
-def _path(text: str, source: str, folder: Path = Path()) -> Path:
-    """Convert a path that somebody wrote, which may be of nothing; `source` is where it stands.
-
-    Raises LaunchError for what can be no path: too long a name, the home of nobody.
-    """
-    try:
-        path = Path(text).expanduser()
-        (folder / path).resolve().exists()
-    except (OSError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        message = f"{source}: `{brief(text)}` is not a path: {reason}"
-        raise LaunchError(message, hint="paths are relative to the job file") from None
-    return path
 
 
 def _refuse_forgotten_code(job: JobFile, folder: Path, source: str) -> None:
@@ -399,27 +343,3 @@ def _place(root: Node, *path: str) -> str:
         entry = node.value[key]
         node = Node(where=entry.where, value=entry.node.value)
     return node.where
-
-
-def _nearest_job(name: str, folder: Path) -> str:
-    files = [*_job_files(folder), *(file for file in _names(folder) if file.endswith(SCRIPTS))]
-    jobs = {file: str(folder / file) for file in files}
-    near = get_close_matches(name, [*jobs, *catalog_names()], n=1)
-    if not near and f"{name}.yaml" in jobs:
-        near = [f"{name}.yaml"]
-    if near:
-        return f"did you mean `{jobs.get(near[0], near[0])}`?"
-    return f"type the path of a job file, or a job of the catalog: {', '.join(catalog_names())}"
-
-
-def _job_files(folder: Path) -> list[str]:
-    """List the names of possible job files."""
-    files = [file for file in _names(folder) if file.endswith(SUFFIXES)]
-    return [file for file in files if not file.startswith("Pulumi.")]
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))  # noqa: PTH208 - names are all that is wanted
-    except OSError:
-        return []

@@ -6,6 +6,7 @@ on where it was.
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -73,11 +74,15 @@ class Scaled(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Wish:
-    """How a bench is to be made: where it writes, how long a steady rate is measured, unasked or not."""
+    """How a bench is to be made: where it writes, how long a steady rate is measured, unasked or not.
+
+    `stack` are the words that name the stack.
+    """
 
     folder: Path
     measure_s: float
     yes: bool
+    stack: Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,9 +207,8 @@ class Bench:
             self._error = self._error or error
             console.warn(f"{each.size}: {error.message}")
             if point.run is not None:
-                console.warn(
-                    f"{point.run} may go on: the same command follows it, `launch cancel {point.run}` ends it"
-                )
+                end = shlex.join(["launch", "cancel", point.run, *self._wish.stack])
+                console.warn(f"{point.run} may go on: the same command follows it, `{end}` ends it")
             return
         if engine.environment.workspace.is_folder:
             ranks = each.plan.spec.nodes * each.plan.spec.processes_per_node

@@ -23,7 +23,7 @@ from jobs.host.private import open_lock, try_lock
 from jobs.launching.removal import is_over, refusal, resumers
 from jobs.runs.outcome import parse_time
 from jobs.runs.removal import removed_folder
-from jobs.runs.store import read_record
+from jobs.runs.run_folder import read_record
 
 RUNS, INPUTS, BLOCKS, DIGESTS = "runs", "inputs", "blocks", "digests"
 # `WORKSPACE/inputs`: a dataset's files, or what a stream needs of them; and one that is not whole.

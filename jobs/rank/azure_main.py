@@ -19,7 +19,7 @@ from typing import Any
 
 from jobs.rank.azure_node import CHIEF, HANG, UPLOADS, AzureNode
 from jobs.rank.chief import watch_chief
-from jobs.rank.identity import Identity, RankError, with_identity
+from jobs.rank.identity import Identity, NodeFailure, with_identity
 from jobs.rank.main import Rank, open_log
 from jobs.rank.services import fetch_secrets
 from jobs.rank.settings import (
@@ -49,9 +49,9 @@ def main() -> int:
     run_dir = f"{os.getcwd()}/{RUN_DIR}"
     if sys.argv[1] == UPLOADS:
         # Threads are for this process alone.
-        from jobs.rank.uploads import bring_results
+        from jobs.rank.uploads import upload_results
 
-        bring_results(settings, run_dir, node=int(sys.argv[2]), is_main=sys.argv[3] == "main")
+        upload_results(settings, run_dir, node=int(sys.argv[2]), is_main=sys.argv[3] == "main")
         return 0
     if sys.argv[1] == HANG:
         from jobs.rank.hang import watch_hang
@@ -150,7 +150,7 @@ def start(settings: Settings, job: RankJob, environ: dict[str, str]) -> int:
         try:
             vault = settings.vault or ""
             environ.update(fetch_secrets(vault, settings.secrets, Identity(environ)))
-        except RankError as error:
+        except NodeFailure as error:
             problem = f"error: {error} ({error.hint})\n"
     world = map_world(environ)
     log = open_log(job, world, environ)

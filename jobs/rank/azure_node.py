@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 
 from jobs.rank.chief import served
-from jobs.rank.code import copy_sent, read_sent
+from jobs.rank.code import SHAPE_FILE, copy_sent, read_sent
 from jobs.rank.hang import read_hung
-from jobs.rank.identity import Identity, RankError
+from jobs.rank.identity import Identity, NodeFailure
 from jobs.rank.log import Log
 from jobs.rank.node import Node, Unprepared, linger, wait_until
 from jobs.rank.record import Ending, Record, is_running, record_path
@@ -23,7 +23,6 @@ from jobs.rank.settings import UNREAD_METRICS, Settings
 from jobs.rank.streams import Streams
 from jobs.rank.world import RankJob, World
 
-SHAPE_FILE = ".trainyard/shape.json"  # what a store of blobs does not keep
 # What else this program is started as, beside the ranks.
 UPLOADS, CHIEF, HANG = "--uploads", "--chief", "--hang"
 HANG_EXIT_CODE = 124  # as of timeout(1), and on every engine
@@ -70,7 +69,7 @@ class AzureNode(Node):
             streams = Streams(self._settings, self.job.run_dir, Identity(self._environ))
             try:
                 streams.lay(self._environ)
-            except (RankError, OSError) as error:
+            except (NodeFailure, OSError) as error:
                 hint = getattr(error, "hint", "the node's disk must hold the cache of a stream")
                 message = f"{error} ({hint})"
                 raise Unprepared(message) from None
@@ -136,7 +135,7 @@ class AzureNode(Node):
             content = runs.get(f"{settings.run}/metrics.jsonl")
         except KeyError:
             return
-        except RankError as error:
+        except NodeFailure as error:
             # Else what this attempt brings would be put in their place.
             self._mark(UNREAD_METRICS)
             self._log.feed(f"warning: earlier metrics cannot be read: {error}\n".encode())
@@ -158,7 +157,7 @@ class AzureNode(Node):
         try:
             answer = runs.put(blob, json.dumps(told).encode(), {})
             why = "" if answer.status == 201 else answer.why
-        except RankError as error:
+        except NodeFailure as error:
             why = str(error)
         if why:
             self._log.feed(

@@ -15,7 +15,7 @@ import time
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 
-from jobs.rank.identity import Identity, RankError
+from jobs.rank.identity import Identity, NodeFailure
 from jobs.rank.main import die_with_parent
 from jobs.rank.record import record_path
 from jobs.rank.services import Answer, Container
@@ -42,8 +42,9 @@ def watch_chief(settings: Settings, run_dir: str, rank: int) -> None:
         if chief.is_over():
             with open(f"{run_dir}/{served(rank)}", "w", encoding="utf-8"):
                 pass
-            _end(record_path(run_dir, rank))
-            return
+            with contextlib.suppress(FileNotFoundError):  # it prepares its node still
+                _end(record_path(run_dir, rank))
+                return
 
 
 class Chief:
@@ -65,7 +66,7 @@ class Chief:
                 self._since = _time(found, "Date") - timedelta(seconds=ago_s)
             # One that is older was left when Azure ML had begun this job before.
             return found.status == 200 and _time(found, "Last-Modified") > self._since
-        except (RankError, TypeError, ValueError):
+        except (NodeFailure, TypeError, ValueError):
             return False
 
 

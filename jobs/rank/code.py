@@ -14,8 +14,10 @@ import os
 from jobs.rank.node import Unprepared
 
 CHUNK = 1 << 20
-LIST_FILE = ".trainyard/files.json"
-_OURS = ".trainyard"
+# What we put beside the user's files lies in this folder.
+OURS = ".trainyard"
+LIST_FILE = f"{OURS}/files.json"
+SHAPE_FILE = f"{OURS}/shape.json"  # what a store of blobs does not keep
 
 
 class Altered(Unprepared):
@@ -40,7 +42,7 @@ def copy_sent(source: str, target: str) -> None:
     made = {target}
     os.makedirs(target)
     for name, digest in sent_files(source).items():
-        if name.partition("/")[0] in (_OURS, "outputs"):
+        if name.partition("/")[0] in (OURS, "outputs"):
             continue
         path = f"{target}/{name}"
         if (folder := os.path.dirname(path)) not in made:

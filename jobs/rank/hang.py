@@ -21,7 +21,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
 from jobs.rank.flight import WRITING_S, ask_for_records
-from jobs.rank.identity import Identity, RankError
+from jobs.rank.identity import Identity, NodeFailure
 from jobs.rank.main import die_with_parent
 from jobs.rank.places import PROGRESS
 from jobs.rank.record import read_records
@@ -63,8 +63,8 @@ def watch_hang(settings: Settings, run_dir: str, checkpoints: str, *, is_alone: 
     """Watch this node's ranks until the input is closed, or the run hangs; `is_alone` without others."""
     die_with_parent()
     limit_s = settings.hang_s or 0.0
-    others = None if is_alone else Others(settings)
-    node = Node(run_dir, checkpoints)
+    others = None if is_alone else RunActivity(settings)
+    node = NodeActivity(run_dir, checkpoints)
     told_s, ask_s = float("-inf"), 0.0  # told the others last, ask them next
     while True:
         silent_s, now_s = node.silence(), time.monotonic()
@@ -89,7 +89,7 @@ def pause_s(limit_s: float, known_s: float, elsewhere_s: float | None) -> float:
     return max(limit_s - known_s, 0.2) if known_s < limit_s else LOOK_S
 
 
-class Node:
+class NodeActivity:
     """The signs of life on this node."""
 
     def __init__(self, run_dir: str, checkpoints: str) -> None:
@@ -125,7 +125,7 @@ class Node:
         return [_modified_ns(each) for each in files]
 
 
-class Others:
+class RunActivity:
     """The signs of life on all nodes, in one blob of the run."""
 
     def __init__(self, settings: Settings) -> None:
@@ -138,7 +138,7 @@ class Others:
         """Tell the other nodes that this one lives; False where the store does not take it."""
         try:
             return self._runs.put(self._blob, b"", {}).status == 201
-        except RankError:
+        except NodeFailure:
             return False
 
     def silence(self) -> float | None:
@@ -150,7 +150,7 @@ class Others:
             if found.status != 200:
                 raise unreachable(self._blob, found)
             return _seconds(found, "Date") - _seconds(found, "Last-Modified")
-        except (RankError, TypeError, ValueError):
+        except (NodeFailure, TypeError, ValueError):
             return None
 
 

@@ -50,8 +50,8 @@ def with_identity(
     return {**{name: told[name] for name in _NODES_OWN if told.get(name)}, **environ}
 
 
-class RankError(Exception):
-    """A failure that a rank cannot go on with: its reason, and a hint that mends it."""
+class NodeFailure(Exception):
+    """A node's part cannot be done: the reason, and a hint that mends it."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -72,7 +72,7 @@ class Identity:
         self._tokens: dict[str, tuple[str, float]] = {}
 
     def token(self, resource: str) -> str:
-        """Give a bearer token; raises RankError where there is none."""
+        """Give a bearer token; raises NodeFailure where there is none."""
         token, until_s = self._tokens.get(resource, ("", 0.0))
         if time.time() < until_s - MARGIN_S:
             return token
@@ -82,7 +82,7 @@ class Identity:
             # Some services say it as a date; then it is asked for again soon.
             until = str(answer.get("expires_on", ""))
             until_s = float(until) if until.isdecimal() else time.time() + 2 * MARGIN_S
-        except RankError:
+        except NodeFailure:
             # The old one may be good for a while yet.
             if time.time() < until_s - TIMEOUT_S:
                 return token
@@ -135,9 +135,11 @@ class Identity:
             query[name] = client_id
         return urllib.request.Request(f"{endpoint}?{urlencode(query)}", headers=headers)  # noqa: S310
 
-    def _no_token(self, resource: str, why: str) -> RankError:
+    def _no_token(self, resource: str, why: str) -> NodeFailure:
         if self._is_user:
             message = f"the job gets no token of its sender for {resource}: {why}"
-            return RankError(message, "send it without `identity: user`, as the cluster's identity")
+            return NodeFailure(
+                message, "send it without `identity: user`, as the cluster's identity"
+            )
         message = f"the cluster's identity gets no token for {resource}: {why}"
-        return RankError(message, "the cluster needs a managed identity: pulumi up sets it")
+        return NodeFailure(message, "the cluster needs a managed identity: pulumi up sets it")

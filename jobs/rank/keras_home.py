@@ -14,13 +14,15 @@ KERAS_INPUT = "keras"
 
 
 def lay_keras_home(source: str, home: str, world: World) -> bool:
-    """Link what lies in the folders of `source` into `home`; False for a source without folders.
+    """Link what lies in the folders of `source` into `home`; False for a source without folders, or a file.
 
     `datasets/mnist.npz` is there as `mnist-RANK.npz`, too: scripts that download on every rank give
     each rank's file a name of its own.
     """
     import shutil
 
+    if not os.path.isdir(source):
+        return False
     shutil.rmtree(home, ignore_errors=True)
     folders = [entry.name for entry in os.scandir(source) if entry.is_dir()]
     for folder in folders:

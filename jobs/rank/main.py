@@ -47,7 +47,8 @@ class Rank:
     ) -> None:
         self._below = job.interpreter or sys.executable
         self._layer = f"{job.run_dir}/nodes/{world.node}.layer"
-        job = self._on_layer(job) if job.requirements or job.setup else job
+        self._has_layer = bool(job.requirements or job.setup)
+        job = self._on_layer(job) if self._has_layer else job
         self._job, self._world = job, world
         self._node, self._log = node, log
         self._placeholders = Placeholders(job, world)
@@ -55,7 +56,7 @@ class Rank:
             name: self._placeholders.word(environ[name]) for name in job.filled if name in environ
         }
         self._env = rank_environment({**environ, **filled}, world, job)
-        if job.interpreter == layer_python(self._layer):
+        if self._has_layer:
             self._env = {**layer_environment(self._layer), **self._env}
             self._env["VIRTUAL_ENV"] = self._layer
         self._child = 0
@@ -146,7 +147,7 @@ class Rank:
         self._node.prepare_folder(folder)
         os.symlink(os.path.relpath(f"{self._job.run_dir}/outputs", folder), f"{folder}/outputs")
         os.chdir(folder)
-        if self._job.interpreter == layer_python(self._layer):
+        if self._has_layer:
             ending = self._execute(self._making_layer())
             if ending != (0, None):
                 file = self._job.requirements
@@ -266,7 +267,7 @@ class Rank:
         return look_ms if due_ms is None else min(due_ms, look_ms)
 
     def _try(self, step: Callable[..., T], *arguments: Any, **options: Any) -> T | None:
-        """Run a recording step: its errors are noted and do not affect the command."""
+        """Run a step that must not end the command; what it raises becomes the record's `log_error`."""
         try:
             return step(*arguments, **options)
         except Exception as error:  # noqa: BLE001 (whatever it is: the verdict is not to hang on it)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from jobs.rank.hosts import STORES, VAULTS, is_azures
-from jobs.rank.identity import STORAGE, VAULT, Identity, RankError
+from jobs.rank.identity import STORAGE, VAULT, Identity, NodeFailure
 
 BLOB_VERSION = "2021-12-02"
 VAULT_VERSION = "7.4"
@@ -26,7 +26,7 @@ PASSING = (408, 429, 500, 502, 503, 504)
 _HOSTS = {STORAGE: STORES, VAULT: VAULTS}
 
 
-class Refused(RankError):
+class Refused(NodeFailure):
     """The store refuses this identity or this network; a retry does not help."""
 
 
@@ -78,7 +78,7 @@ class Service:
     ) -> Answer:
         """Ask until there is an answer that will not change.
 
-        Raises RankError without a token, and for an endpoint that must not see one.
+        Raises NodeFailure without a token, and for an endpoint that must not see one.
         """
         self._check_host()
         answer = self._try(method, target, body, headers or {})
@@ -99,7 +99,7 @@ class Service:
         if not is_azures(self.endpoint, domain):
             address = "/".join(self.endpoint.split("/")[:3])
             message = f"the cluster's identity is not sent to `{address}`"
-            raise RankError(message, f"the environment has to name https://NAME.{domain}")
+            raise NodeFailure(message, f"the environment has to name https://NAME.{domain}")
 
     def _try(self, method: str, target: str, body: bytes | None, headers: dict[str, str]) -> Answer:
         request = urllib.request.Request(  # noqa: S310
@@ -155,7 +155,7 @@ class Container:
         self._service = Service(f"{store}/{name}", STORAGE, identity, **limits)
 
     def get(self, blob: str) -> bytes:
-        """Give a whole blob; raises RankError, KeyError where there is none."""
+        """Give a whole blob; raises NodeFailure, KeyError where there is none."""
         answer = self._ask("GET", blob)
         if answer.status == 404:
             raise KeyError(blob)
@@ -164,7 +164,7 @@ class Container:
         told = answer.headers.get("Content-MD5")
         if told and told != md5_text(answer.body):
             message = f"`{blob}` arrived with other content than was sent"
-            raise RankError(message, "start the run again")
+            raise NodeFailure(message, "start the run again")
         return answer.body
 
     def look(self, blob: str) -> Answer:
@@ -215,11 +215,11 @@ def md5_text(content: bytes) -> str:
     return base64.b64encode(hashlib.md5(content, usedforsecurity=False).digest()).decode()
 
 
-def unreachable(blob: str, answer: Answer) -> RankError:
+def unreachable(blob: str, answer: Answer) -> NodeFailure:
     """Make the error for a blob that the store does not give or take."""
     message = f"the store cannot deliver `{blob}`: {answer.why}"
     if answer.status not in (401, 403):
-        return RankError(message, "check the store")
+        return NodeFailure(message, "check the store")
     if answer.headers.get("x-ms-error-code") == "AuthorizationFailure":
         hint = "the storage account's network rules must let the cluster's network in"
     else:
@@ -228,7 +228,7 @@ def unreachable(blob: str, answer: Answer) -> RankError:
 
 
 def fetch_secrets(vault: str, wanted: dict[str, str], identity: Identity) -> dict[str, str]:
-    """Give each variable its secret's value; raises RankError for the first that is not to be had."""
+    """Give each variable its secret's value; raises NodeFailure for the first that is not to be had."""
     service = Service(vault.rstrip("/"), VAULT, identity)
     return {name: _fetch(service, secret) for name, secret in wanted.items()}
 
@@ -241,15 +241,15 @@ def _fetch(service: Service, secret: str) -> str:
     message = f"secret `{secret}` cannot be read from the key vault {vault}: "
     if answer.status == 404:
         hint = f"az keyvault secret set --vault-name {vault} --name {secret} --file FILE"
-        raise RankError(message + "it has no secret of this name", hint)
+        raise NodeFailure(message + "it has no secret of this name", hint)
     if answer.status == 403 and "forbiddenby" in answer.text.lower():
         hint = "the vault's network rules must let the cluster's network in"
-        raise RankError(message + "its firewall refuses the node (403)", hint)
+        raise NodeFailure(message + "its firewall refuses the node (403)", hint)
     if answer.status in (401, 403):
         hint = (
             f"name `{secret}` under trainyard:secrets of the stack and run pulumi up: the "
             "clusters' identity needs Key Vault Secrets User on it"
         )
         message += f"the cluster's identity may not ({answer.status})"
-        raise RankError(message, hint)
-    raise RankError(message + answer.why, "check the vault, then start the run again")
+        raise NodeFailure(message, hint)
+    raise NodeFailure(message + answer.why, "check the vault, then start the run again")

@@ -15,7 +15,7 @@ import shutil
 from typing import Any
 from urllib.parse import quote
 
-from jobs.rank.identity import STORAGE, Identity, RankError
+from jobs.rank.identity import STORAGE, Identity, NodeFailure
 from jobs.rank.services import Container
 from jobs.rank.settings import Settings
 from jobs.rank.uploads import write_token
@@ -33,7 +33,7 @@ class Streams:
         self._data = Container(settings.store, settings.data, identity)
 
     def lay(self, environ: dict[str, str]) -> None:
-        """Make `inputs/NAME` for all of them; raises RankError, OSError."""
+        """Make `inputs/NAME` for all of them; raises NodeFailure, OSError."""
         cache = f"{self._run_dir}/cache"
         os.makedirs(cache, exist_ok=True)
         # As the job says, else half of what is free.
@@ -47,7 +47,7 @@ class Streams:
             except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
                 message = f"input `{name}` cannot be streamed: {type(error).__name__}: {error}"
                 hint = "launch data pack DIR --to PACKED, then push PACKED"
-                raise RankError(message, hint) from None
+                raise NodeFailure(message, hint) from None
             token_file = f"{folder}.token"
             write_token(token_file, self._identity.token(STORAGE))
             source = {

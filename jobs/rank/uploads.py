@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from jobs.rank.identity import STORAGE, Identity, RankError
+from jobs.rank.identity import STORAGE, Identity, NodeFailure
 from jobs.rank.log import stamp
 from jobs.rank.main import die_with_parent
 from jobs.rank.places import HISTORY, PROGRESS
@@ -76,7 +76,7 @@ class GrowingFile:
         self._md5 = hashlib.md5(usedforsecurity=False)
 
     def send(self) -> None:
-        """Upload new bytes; raises RankError, OSError."""
+        """Upload new bytes; raises NodeFailure, OSError."""
         try:
             state = State.of(self._path)
         except FileNotFoundError:
@@ -108,7 +108,7 @@ class GrowingFile:
         self._sent = state
 
     def _read_before(self) -> bytes:
-        """Raises RankError, and nothing is brought as long as it does."""
+        """Raises NodeFailure, and nothing is brought as long as it does."""
         try:
             content = self._container.get(self._blob)
         except KeyError:
@@ -149,7 +149,7 @@ class Tree:
     def send(self, *, is_last: bool) -> None:
         """Upload new files that no longer change; at the end all files.
 
-        Raises RankError, OSError for one that failed, when the others are brought.
+        Raises NodeFailure, OSError for one that failed, when the others are brought.
         """
         unusable: dict[str, str] = {}
         found = dict(_files(self._folder, unusable))
@@ -169,9 +169,9 @@ class Tree:
         for each in due:
             if each[1].bytes > BLOCK_BYTES and (failed := self._send(each)) is not None:
                 failures.append(failed)
-                if isinstance(failed, RankError):
+                if isinstance(failed, NodeFailure):
                     break  # the store may be away, and each file has its tries
-        of_store = [each for each in failures if isinstance(each, RankError)]
+        of_store = [each for each in failures if isinstance(each, NodeFailure)]
         if not (of_store or is_last) and os.path.isdir(self._folder):
             self._delete_gone(found, tuple(f"{name}/" for name in unusable))
         for failed in of_store or failures:
@@ -181,7 +181,9 @@ class Tree:
         """Delete blobs whose files are gone; of a folder that cannot be read nobody knows."""
         for name in self._sent.keys() - found.keys():
             if not f"{name}/".startswith(unusable):
-                self._container.delete(self._prefix + name, self._sent.pop(name).etag)
+                answer = self._container.delete(self._prefix + name, self._sent[name].etag)
+                if answer.status in (202, 404, 412):
+                    del self._sent[name]  # else at the next turn
 
     def _has(self, name: str, state: State) -> bool:
         sent = self._sent.get(name)
@@ -204,7 +206,7 @@ class Tree:
             self._sent[name] = Sent(state, answer.headers["ETag"])
         except FileNotFoundError:
             return None
-        except (OSError, RankError) as error:
+        except (OSError, NodeFailure) as error:
             return error
         return None
 
@@ -312,11 +314,11 @@ class Uploads:
         writer = os.urandom(8).hex()
         outputs, prefix = f"{run_dir}/outputs", f"{run}/outputs/"
         self._outputs = Tree(container, outputs, prefix, writer, attempt=attempt, node=node)
-        unread = {"metrics.jsonl": f"{run_dir}/{UNREAD_METRICS}"}
-        unread |= dict.fromkeys(("summary.json", PROGRESS, HISTORY), "")
+        unread = f"{run_dir}/{UNREAD_METRICS}"
+        marks = {"metrics.jsonl": unread, "summary.json": "", PROGRESS: "", HISTORY: ""}
         self._files = [
             GrowingFile(container, f"{run_dir}/{name}", f"{run}/{name}", writer, unread=mark)
-            for name, mark in (unread.items() if is_main else ())
+            for name, mark in (marks.items() if is_main else ())
         ]
         self._why, self._is_refused = "", False
 
@@ -327,7 +329,7 @@ class Uploads:
             for file in self._files:
                 file.send()
             self._outputs.send(is_last=is_last)
-        except (RankError, OSError) as error:
+        except (NodeFailure, OSError) as error:
             self._is_refused = isinstance(error, Refused)
             hint = getattr(error, "hint", "trying again")
             if str(error) != self._why:
@@ -371,8 +373,8 @@ def say(text: str) -> None:
     os.write(1, stamp() + f"warning: {text}\n".encode())
 
 
-def bring_results(settings: Settings, run_dir: str, *, node: int, is_main: bool) -> None:
-    """Bring results until the input is closed, then the rest."""
+def upload_results(settings: Settings, run_dir: str, *, node: int, is_main: bool) -> None:
+    """Upload results until the input is closed, then the rest."""
     die_with_parent()
     os.nice(10)
     identity = Identity(dict(os.environ))

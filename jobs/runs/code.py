@@ -174,8 +174,9 @@ def travelling(source: Path, only: Sequence[str], exclude: Sequence[Path]) -> It
     """Yield all that travels, folders before what is in them, links last.
 
     `only` names the files or folders that travel (all when empty), `exclude` folders that never
-    do. Ignored folders are not even listed. RESULTS is left out, whatever it is. A link to something that travels stays a link; any
-    other is left out: what it leads to may be nobody's business but the user's.
+    do. Ignored folders are not even listed. RESULTS is left out, whatever it is. A link to something
+    that travels stays a link; any other is left out: what it leads to may be nobody's business but
+    the user's.
     Raises NotFound for a part that is not there, LaunchError for one that is elsewhere.
     """
     root = source.resolve()

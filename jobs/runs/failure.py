@@ -15,7 +15,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, structs
 
-from jobs.contracts.spec import Launcher, RankError
+from jobs.contracts.spec import RankError
+from jobs.runs.hanging import Sign, is_in_collective, name_hanging
 
 HANG_EXIT_CODE = 124  # as of timeout(1): a limit of the job ended it
 PREEMPTED_EXIT_CODE = 75
@@ -30,14 +31,12 @@ PEER_LOSS = re.compile(
     r"|errors_impl\.(Unavailable|Aborted)Error|Collective ops is aborted by"
     r"|error: another rank cannot go on"
 )
-COLLECTIVE = re.compile(
-    r"distributed_c10d|c10d_logger|torch/distributed|horovod/|mpi4py|\ball_?reduce|\bbarrier\b"
-)
 PREEMPTED = re.compile(r"^preempted: ", re.MULTILINE)
 SAID = re.compile(r"^(?:error|preempted): (.+)$", re.MULTILINE)
 DIVERGED = re.compile(r"^training has diverged: (?P<how>(?:.*? rank (?P<rank>\d+) )?.*)")
 OUT_OF_MEMORY = re.compile(r"^(\S*\.)?(MemoryError|OutOfMemoryError)\b|out of memory|bad_alloc")
-# Whose last line is of these spoke to no rank: what joins ranks words a refusal as its own error.
+# A rank whose last line begins so lost something else than a peer: Horovod, torch and TensorFlow put
+# a refused peer into errors of their own.
 ELSEWHERE = re.compile(
     r"^ConnectionRefusedError\b"
     r"|^(subprocess|socket|ssl|http|urllib3?|requests|httpx|aiohttp|azure|botocore|redis|psycopg2?"
@@ -45,19 +44,20 @@ ELSEWHERE = re.compile(
 )
 UNSEEN_CPU = 0.3  # neither busy nor idle
 LONGEST_MESSAGE, LONGEST_TRACEBACK = 3000, 64 << 10  # characters; a rank keeps to less by itself
-# faulthandler's last line; its word for a main thread whose Python has ended; ours for that.
-MODULES = re.compile(r"\n+Extension modules: .*")
-NO_FRAME = "<no Python frame>"
-AT_EXIT = "after the script's end"
+MODULES = re.compile(r"\n+Extension modules: .*")  # the last line of faulthandler's report
+NO_FRAME = "<no Python frame>"  # faulthandler's word for a main thread whose Python has ended
+AT_EXIT = "after the script's end"  # what a message says of such a thread
 # Words of ours in a message beside those of the rank.
 NO_MESSAGE, BEFORE_THAT = "it left no message", "; before that, rank "
+# The exception in an exception group, whose own last line is a frame (`+-----`).
 GROUP = re.compile(r"^ *\| (?P<last>[A-Za-z_][\w.]*(: .*)?)\r?$", re.MULTILINE)
 FRAME = re.compile(r'^[\s|]*File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
 
 
 class RankReport(Struct, frozen=True, kw_only=True):
-    """`ranks/NNNNN.json`: the record that rank/main.py keeps of its rank. Times are of the monotonic clock.
+    """`ranks/NNNNN.json`: the record that rank/main.py keeps of its rank.
 
+    Times are of the monotonic clock; of Azure's nodes since the epoch (rank/azure_node.py).
     `hang_seconds` is the limit by which its node ended it (rank/hang.py), with what was seen of it before.
     """
 
@@ -135,26 +135,6 @@ class RankReport(Struct, frozen=True, kw_only=True):
     def shell_exit_code(self) -> int | None:
         """The exit code as a shell gives it: 128 + n for signal n."""
         return self.exit_code if self.signal is None else 128 + self.signal
-
-
-class Sign(Struct, frozen=True, kw_only=True):
-    """Observations of one rank while the gang stood still.
-
-    `cpu` is in cores, `silent_s` the time since its last output. `is_runnable` says that its
-    main thread runs or wants to (on a loaded machine `cpu` alone says little), `is_asleep` that it
-    waits for time to pass and for nothing else.
-    `is_in_collective` is read from its stack afterwards, None where it left none.
-    """
-
-    rank: int
-    is_stopped: bool
-    has_exited: bool
-    has_closed_output: bool
-    cpu: float
-    silent_s: float
-    is_runnable: bool = False
-    is_asleep: bool = False
-    is_in_collective: bool | None = None
 
 
 def root_cause(reports: Sequence[RankReport], *, stopped_s: float | None) -> RankError | None:
@@ -348,64 +328,6 @@ def summary_line(error: RankError) -> str:
 
 
 # --- Hangs -----------------------------------------------------------------------------------
-
-
-def name_hanging(signs: Sequence[Sign], launcher: Launcher) -> tuple[int, str]:
-    """Find the rank that the others wait for, and how it shows.
-
-    In the order of how sure the sign is: a stopped process, one that left early, one that
-    closed its output, one that behaves unlike all others, the one that was silent longest.
-    """
-    for sign in signs:
-        if sign.is_stopped:
-            return sign.rank, "its process is stopped (SIGSTOP)"
-    for sign in signs:
-        if sign.has_exited:
-            return sign.rank, "it ended early with exit code 0, and the others wait for it"
-    for sign in signs:
-        if sign.has_closed_output:
-            return sign.rank, "it closed its output, and the others wait"
-    return _odd_one_out(signs, launcher) or _sleeper(signs) or _most_silent(signs)
-
-
-def _odd_one_out(signs: Sequence[Sign], launcher: Launcher) -> tuple[int, str] | None:
-    if len(signs) < 2:
-        return None
-    outside = [sign.rank for sign in signs if sign.is_in_collective is False]
-    if len(outside) == 1 and all(s.is_in_collective for s in signs if s.rank != outside[0]):
-        return outside[0], "it is not in the collective that the others wait in"
-    busy = [sign.rank for sign in signs if sign.is_runnable or sign.cpu > 0.5]
-    idle = [sign.rank for sign in signs if not sign.is_runnable and sign.cpu < 0.2]
-    if len(busy) + len(idle) == len(signs):
-        # Open MPI and Horovod spin while they wait; everyone else sleeps.
-        if launcher in ("mpi", "horovod") and len(idle) == 1:
-            return idle[0], "it stands still while the others spin in their wait for it"
-        if launcher not in ("mpi", "horovod") and len(busy) == 1:
-            return busy[0], "it is busy while the others wait for it"
-    return None
-
-
-def _sleeper(signs: Sequence[Sign]) -> tuple[int, str] | None:
-    """Find the one rank that sleeps: those that wait for another wait for its bytes."""
-    asleep = [sign.rank for sign in signs if sign.is_asleep]
-    if len(asleep) == 1 and len(signs) > 1:
-        return asleep[0], "it sleeps while the others wait for it"
-    return None
-
-
-def _most_silent(signs: Sequence[Sign]) -> tuple[int, str]:
-    if len(signs) == 1:
-        return signs[0].rank, "it has given no sign of life"
-    oldest = max(signs, key=lambda sign: sign.silent_s)
-    return oldest.rank, "its last sign of life is the oldest"
-
-
-def is_in_collective(stack: str | None) -> bool | None:
-    """Tell whether a stack dumped by faulthandler shows a wait for the other ranks."""
-    if not stack:
-        return None
-    _, _, current = stack.partition("Current thread")
-    return bool(COLLECTIVE.search(current or stack))
 
 
 def hang_error(report: RankReport, limit_s: float, why: str) -> RankError:

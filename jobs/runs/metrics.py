@@ -13,6 +13,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from jobs.host.structs import prepared
 from jobs.host.untrusted import parse_json, read_small
@@ -27,17 +28,6 @@ _READER: ContextVar[Callable[[Path], list[Curve]] | None] = ContextVar("reader",
 _NO_NUMBER = re.compile(rb"([:,\[]\s*)(?:NaN|-?Infinity)(?=\s*[],}])")
 
 
-class Metric(Struct, frozen=True):
-    """A line of `metrics.jsonl`; the time is not needed here."""
-
-    name: str
-    value: float | None
-    step: float | None = None
-    epoch: float | None = None
-    split: str = ""
-    goal: Goal | None = None
-
-
 class _Loose(Struct, frozen=True):
     """A line as other libraries write it: a split of null, a goal in words of their own."""
 
@@ -47,6 +37,13 @@ class _Loose(Struct, frozen=True):
     epoch: float | None = None
     split: str | None = None
     goal: str | None = None
+
+
+class Metric(_Loose, frozen=True):
+    """A line of `metrics.jsonl`; the time is not needed here."""
+
+    split: str = ""
+    goal: Goal | None = None
 
 
 _GOALS: dict[str | None, Goal] = {"maximize": "max", "minimize": "min"}
@@ -169,11 +166,5 @@ def _parse(line: bytes) -> Metric | None:
         told = parse_figures(line, prepared(_Loose))
     except msgspec.MsgspecError:
         return None
-    return Metric(
-        name=told.name,
-        value=told.value,
-        step=told.step,
-        epoch=told.epoch,
-        split=told.split or "",
-        goal=_GOALS.get(told.goal),
-    )
+    known = {**asdict(told), "split": told.split or "", "goal": _GOALS.get(told.goal)}
+    return Metric(**known)

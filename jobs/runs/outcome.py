@@ -14,7 +14,7 @@ from jobs.contracts.errors import ExitCode
 from jobs.contracts.spec import RankError, RunState, RunStatus
 from jobs.host.console import Style, duration_text, tree
 from jobs.runs.failure import AT_EXIT
-from jobs.runs.store import RunEvent
+from jobs.runs.run_folder import RunEvent
 
 EXIT_CODES = {
     RunState.QUEUED: ExitCode.UNFINISHED,

@@ -39,9 +39,9 @@ class PastRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `rate` is in units a second of all ranks, `total` the units of the whole run, `batch` the samples
     of a step of all ranks. `prepare_s` is the time before the ranks start, `start_s` theirs before
-    the first step and after the last one, `node_bytes_per_s` what the store gave a node at most, `evaluation_s` that of each of the `num_evaluations`. A
-    check of the network has no rate, but the bus bandwidth of an all-reduce over all ranks and over those of a
-    node, in GB/s.
+    the first step and after the last one, `node_bytes_per_s` what the store gave a node at most,
+    `evaluation_s` that of each of the `num_evaluations`. A check of the network has no rate, but the
+    bus bandwidth of an all-reduce over all ranks and over those of a node, in GB/s.
     """
 
     run: RunId

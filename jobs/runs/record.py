@@ -13,7 +13,8 @@ from jobs.contracts.spec import RUN_RECORD_SCHEMA, Environment, GitState, Plan, 
 from jobs.host.git import GitFailure, Repository
 from jobs.host.units import now
 from jobs.runs.code import NEVER_SENT
-from jobs.runs.store import RUN_ID, read_record
+from jobs.runs.run_folder import read_record
+from jobs.runs.store import RUN_ID
 
 MAX_DIFF_CHARACTERS = 1 << 20
 _MOST_NAMES = 100

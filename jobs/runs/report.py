@@ -135,6 +135,7 @@ def _mean_wait_s(curves: Sequence[Curve]) -> float | None:
 def number_of(value: Any) -> float | None:
     """Convert a number of JSON; None for anything else."""
     try:
-        return float(value) if isinstance(value, int | float) else None
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return float(value) if is_number else None
     except OverflowError:
         return None

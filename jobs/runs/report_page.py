@@ -58,7 +58,7 @@ def _table(reports: Sequence[RunReport]) -> str:
         ("run", [each.status.id for each in reports]),
         ("state", [each.status.state.value for each in reports]),
         ("reason", [each.status.reason or "" for each in reports]),
-        ("size", [f"{each.status.nodes}x{_ranks_per_node(each)}" for each in reports]),
+        ("size", [each.status.size for each in reports]),
         ("time", [_time(each) for each in reports]),
         *((label, [found.get(label, "") for found in figures]) for label in labels),
     ]
@@ -71,10 +71,6 @@ def _table(reports: Sequence[RunReport]) -> str:
         if any(values)
     )
     return f"<table><thead><tr><td></td>{heads}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _ranks_per_node(report: RunReport) -> int:
-    return report.status.world_size // report.status.nodes
 
 
 def _time(report: RunReport) -> str:

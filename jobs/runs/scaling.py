@@ -166,7 +166,8 @@ def _shares(point: Point, first: Point) -> Shares | None:
     """Part a step, as the program measured it; else compute is that of the smallest size.
 
     Then what is no compute there is taken from it; what a step takes longer than there, beyond its
-    own waits, is the exchange that nothing hides. Where a rank has fewer samples in a step than there, its compute is as much less.
+    own waits, is the exchange that nothing hides. Where a rank has fewer samples in a step than
+    there, its compute is as much less.
     """
     if not point.step_s or not first.step_s:
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from jobs.host import console
 from jobs.host.untrusted import read_json
 from jobs.jobfile.resolve import size_text
 from jobs.runs.checkpoints import Checkpoint
-from jobs.runs.failure import RankReport
+from jobs.runs.failure import RankReport, signal_name
 from jobs.runs.figures import Figure, value_text
 from jobs.runs.outcome import COLOURS, AttemptBrief, reason, run_time_s
 
@@ -145,10 +144,7 @@ def ranks_table(ranks: Sequence[RankReport], tasks: Mapping[int, str]) -> str:
 
 def _end(rank: RankReport) -> str:
     if rank.signal is not None:
-        try:
-            name = signal.Signals(rank.signal).name
-        except ValueError:
-            name = f"signal {rank.signal}"
+        name = signal_name(rank.signal)
         return name if rank.stopped_s is None else f"{name}, when told to end"
     if rank.exit_code is not None:
         return f"exit {rank.exit_code}"

@@ -22,7 +22,7 @@ from jobs.runs.outcome import attempts_of, parse_time
 from jobs.runs.past import PastRun, job_key
 from jobs.runs.progress import Progress, read_progress
 from jobs.runs.report import number_of, read_summary
-from jobs.runs.store import RunEvent
+from jobs.runs.run_folder import RunEvent
 
 MOST = 1e15
 RATES = ("samples_per_s", "images_per_s")

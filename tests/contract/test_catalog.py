@@ -12,8 +12,8 @@ from jobs.engines import load_engine
 from jobs.engines.local.launchers import gang_request
 from jobs.host.project import project_root
 from jobs.images import runtimes as images
+from jobs.jobfile.find import catalog_names
 from jobs.jobfile.program_options import read_options
-from jobs.jobfile.read import catalog_names
 from jobs.jobfile.read import load_job as read_job
 from jobs.jobfile.resolve import resolve
 from tests.busy import Bound

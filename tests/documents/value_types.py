@@ -20,7 +20,7 @@ from jobs.runs.figures import Figure
 from jobs.runs.outcome import AttemptBrief
 from jobs.runs.outlook import Outlook
 from jobs.runs.report import Figures
-from jobs.runs.store import RunEvent
+from jobs.runs.run_folder import RunEvent
 from jobs.stacks.checks import Check
 from jobs.stacks.cost import Spent
 

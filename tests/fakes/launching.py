@@ -26,7 +26,8 @@ from jobs.engines import ENGINES
 from jobs.engines.local.engine import LocalEngine
 from jobs.host.files import write_file
 from jobs.host.units import now
-from jobs.runs.store import RunEvent, RunStore, append_event
+from jobs.runs.run_folder import RunEvent, append_event
+from jobs.runs.store import RunStore
 from tests.fakes.gangs import make_environment, make_spec
 
 TIME = "2026-01-02T03:04:05.000006Z"

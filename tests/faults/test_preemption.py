@@ -14,7 +14,7 @@ import pytest
 from jobs.contracts.spec import JobRetry, Limits, ResumePoint, RunHandle, RunState
 from jobs.runs.checkpoints import whole_checkpoints
 from jobs.runs.outcome import attempts_of
-from jobs.runs.store import read_events
+from jobs.runs.run_folder import read_events
 from tests.busy import POLL_S, Bound, limit_s, wait_until
 from tests.campaign import campaign
 from tests.fakes.gangs import PROGRAMS, Gangs

@@ -9,7 +9,7 @@ import pytest
 
 from jobs.contracts.spec import RunState
 from jobs.rank.main import oom_kills
-from jobs.runs.store import read_events
+from jobs.runs.run_folder import read_events
 from tests.busy import Bound, limit_s
 from tests.fakes.gangs import PROGRAMS, Gangs, reasons
 

@@ -12,7 +12,7 @@ import pytest
 
 from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import JobRetry, RunHandle, RunState
-from jobs.runs.store import read_events
+from jobs.runs.run_folder import read_events
 from tests.busy import limit_s
 from tests.fakes.gangs import Gangs
 from tests.fakes.sockets import listeners

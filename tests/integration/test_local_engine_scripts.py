@@ -15,7 +15,7 @@ import pytest
 
 from jobs.contracts.spec import RunHandle, RunState
 from jobs.host.processes import read_table
-from jobs.runs.store import read_events
+from jobs.runs.run_folder import read_events
 from tests.busy import HANG_S, Bound
 from tests.fakes.gangs import Gangs
 from tests.fakes.other_user import as_other_user, exchange, needs_root

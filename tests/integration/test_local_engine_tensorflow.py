@@ -15,7 +15,7 @@ import pytest
 from jobs.contracts.spec import RunHandle, RunState
 from jobs.host.processes import read_table
 from jobs.runs.failure import RankReport
-from jobs.runs.store import read_events
+from jobs.runs.run_folder import read_events
 from tests.busy import Bound
 from tests.fakes.gangs import Gangs
 from tests.fakes.sockets import Listener, listeners

@@ -12,6 +12,7 @@ import pytest
 
 from jobs.contracts.spec import RunState
 from jobs.host.processes import read_table
+from jobs.runs.checkpoints import whole_checkpoints
 from tests.busy import Bound
 from tests.fakes.gangs import Gangs
 from tests.fakes.sockets import listeners
@@ -60,7 +61,13 @@ def summary(run_dir: Path) -> dict[str, Any]:
     return json.loads((run_dir / "summary.json").read_text())
 
 
-def run(gangs: Gangs, framework: str, *more: str) -> Path:
+def run(
+    gangs: Gangs,
+    framework: str,
+    *more: str,
+    ends: RunState = RunState.COMPLETED,
+    env: dict[str, str] | None = None,
+) -> Path:
     """Train on two workers; gives the run's folder. Whatever listens does so on loopback."""
     start = f"import sys; from {TINY} import main; sys.exit(main(sys.argv[1:]))"
     handle = gangs.submit(
@@ -70,7 +77,7 @@ def run(gangs: Gangs, framework: str, *more: str) -> Path:
         code=str(REPO),
         code_only=("trainer", "tests/integration/programs"),
         hang_s=240.0,
-        env={"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"},
+        env={"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2", **(env or {})},
     )
     bound, seen = Bound(LIMIT_S), set[int]()
     while not gangs.engine.store.status(handle).state.is_terminal():
@@ -84,7 +91,7 @@ def run(gangs: Gangs, framework: str, *more: str) -> Path:
         seen |= {each.port for each in open_ports}
         time.sleep(0.2)
     status = gangs.wait(handle, 60)
-    assert status.state is RunState.COMPLETED, (status, gangs.texts(handle, 0))
+    assert status.state is ends, (status, gangs.texts(handle, 0))
     assert len(seen) >= 2, "each worker listens"
     return Path(handle.run_dir)
 
@@ -120,3 +127,10 @@ def test_mirrored_workers_go_on_from_a_checkpoint(by_horovod, tensorflow_gangs, 
     told = summary(run_dir)
     assert told["resumed_from_step"] == 9
     require_equal_ranks(told)
+
+
+def test_mirrored_workers_that_get_a_notice_leave_with_a_checkpoint(tensorflow_gangs):
+    """TensorFlow's coordination service took SIGTERM for itself, and all ranks trained on."""
+    run_dir = run(tensorflow_gangs, "tf", ends=RunState.PREEMPTED, env={"WATCH_NOTICE": "1 7"})
+    newest = whole_checkpoints(run_dir)[0].step
+    assert newest in (7, 8), "one of every third step would be 6, or 9"

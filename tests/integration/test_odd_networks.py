@@ -31,11 +31,17 @@ def test_a_network_is_built_by_the_seed_and_for_predictions_by_that_of_its_model
     ] * 6
 
 
-def test_building_draws_as_before_by_torch_and_leaves_random_and_numpy_as_they_were(found):
-    draws = {**found["draws"]}
-    by_torch = draws.pop("by torch.manual_seed(1)")
-    assert draws["cubes, seed 1"][0][:4] == by_torch
-    assert [[stays, told] for _, stays, told in draws.values()] == [[True, ""]] * len(draws)
+@pytest.mark.parametrize("program", ["cubes", "drawn"])
+def test_what_a_training_draws_by_each_generator_follows_from_the_seed(found, program):
+    draws = found["draws"]
+    assert draws["cubes, seed 1"][0][:4] == draws["by torch.manual_seed(1)"]
+    first, again, other = (
+        draws[f"{program}, {what}"][1:] for what in ("seed 1", "again", "seed 2")
+    )
+    assert first == again
+    assert first[1] == other[1] == ""
+    # random's and NumPy's.
+    assert [a != b for a, b in zip(first[0], other[0], strict=True)] == [True, True]
 
 
 def test_a_network_that_no_checkpoint_holds_is_told_by_its_part_before_the_first_step(found):

@@ -50,6 +50,9 @@ def test_a_loss_that_no_step_can_take_is_told_before_the_first(found):
         "loss() gives a tensor of shape (1,), not one number "
         "(hint: the mean over the batch: .mean())",
     ]
+    for name, given in {"a loss and more": "tuple", "no loss": "NoneType"}.items():
+        message = f"loss() gives a {given}, not one number (hint: the mean over the batch: .mean())"
+        assert found["figures"][name] == [0, message]
     assert found["figures"]["a loss that learns"] == [
         0,
         "the loss Sequential has parameters, and only the network's are trained "
@@ -71,6 +74,18 @@ def test_a_task_whose_epochs_have_another_number_of_batches_than_it_says_is_refu
         "fewer": f"batches() gives fewer {said}7 {hint}",
         "right": 6,
         "rates": pytest.approx([0.025, 0.25]),
+    }
+
+
+def test_a_task_without_batches_in_an_epoch_is_refused_and_evaluates_in_eval_mode(found):
+    """It went through epochs without a step for ever; dropout drew in evaluations."""
+    assert found["loops"] == {
+        "used up": "batches() gives fewer batches of an epoch than the task's num_batches, 6 "
+        "(hint: count a smaller last batch in both, or in neither)",
+        "steps": 12,
+        "not finite": "evaluate() gives a figure `close` that is nan "
+        "(hint: a smaller --lr than 0.001)",
+        "modes": [False] * 3,
     }
 
 
@@ -108,6 +123,12 @@ def test_a_figure_without_a_value_for_each_sample_is_told_before_the_first_step(
     for name, given in {"a mean": "shape ()", "a number": "float"}.items():
         message = f"figures() gives `close` as {given} for 2 samples {hint}"
         assert found["figures"][name] == [0, message]
+    # Those of two classes passed for those of the two samples that are asked for.
+    message = f"figures() gives `close` as shape (2,) for 8 samples {hint}"
+    assert found["figures"]["of two classes"] == [6, message]
+    hint = '(hint: {"iou": values}, a tensor (N) of a value for each sample)'
+    message = f"figures() gives a Tensor, not figures by their names {hint}"
+    assert found["figures"]["no names"] == [0, message]
 
 
 def test_a_figure_that_is_not_finite_is_named_and_only_the_loss_diverges(found):

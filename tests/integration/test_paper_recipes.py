@@ -70,3 +70,15 @@ def test_a_learning_rate_that_is_not_given_suits_the_optimizer(parsed):
         "--optimizer lamb": [0.001, 0.002, hint(0.001)],
         "--optimizer adamw --lr 0.1": [0.1, 0.2, hint(0.1)],
     }
+
+
+def test_what_a_program_sets_beside_its_recipe_wins_and_a_recipe_that_is_typed_replaces_both(
+    parsed,
+):
+    """The recipe of the program's own `defaults` took the place of what stood beside it."""
+    assert parsed["beside"] == {
+        "": [0.002, 300, 160],
+        "--epochs 2": [0.002, 2, 160],
+        "--recipe goyal": [0.1, 90, 224],
+        "--recipe=goyal --lr 0.3": [0.3, 90, 224],
+    }

@@ -1,7 +1,8 @@
-"""Ranks of TensorFlow on two kinds of device: told as they meet, by Horovod and by MultiWorkerMirrored."""
+"""Ranks of TensorFlow as they meet, on two kinds of device, and as they leave; by Horovod and by MultiWorkerMirrored."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tests.fakes.torch_ranks import Place, mirrored_workers
 
 MEETING = "tests.integration.programs.meeting_ranks_tf"
+LEAVING = "tests.integration.programs.leaving_ranks_tf"
 RUN_S = 120.0
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": ""}
 
@@ -49,3 +51,19 @@ def test_ranks_on_two_kinds_of_device_are_told_before_they_wait(
     hint = "--device cpu, or nodes whose GPUs all work"
     wanted = f"rank 1 computes on the {own}, rank 0 on the {others} (hint: {hint})"
     assert said == [wanted] * is_told
+
+
+def test_mirrored_workers_leave_when_rank_0_has_come_to_the_end_too(tensorflow_zygote, tmp_path):
+    """One that ended earlier cut off what rank 0 still waited for: Socket closed."""
+    logs = [tmp_path / f"rank-{rank}.log" for rank in (0, 1)]
+    pids = [
+        tensorflow_zygote.fork([LEAVING], env={**env, **QUIET}, cwd=tmp_path, log=log)
+        for env, log in zip(mirrored_workers(2), logs, strict=True)
+    ]
+    assert tensorflow_zygote.wait(pids, RUN_S), [log.read_text() for log in logs]
+    texts = [log.read_text() for log in logs]
+    assert [tensorflow_zygote.code(pid) for pid in pids] == [0, 0], texts
+    found = [re.search(r"^times (\S+) (\S+)$", text, re.MULTILINE) for text in texts]
+    times = [[float(each) for each in one.groups()] for one in found if one]
+    (began, _), (other_began, other_left) = times
+    assert other_began < began < other_left

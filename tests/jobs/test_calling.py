@@ -39,3 +39,8 @@ def test_a_code_that_says_no_more_is_an_error(monkeypatch):
     with pytest.raises(LaunchError, match=r"^`wait` ended with 103$") as raised:
         calling.call(["wait", "--json"])
     assert raised.value.exit_code is ExitCode.CANCELLED
+
+
+def test_a_json_of_the_users_own_command_is_not_ours(monkeypatch):
+    ending(monkeypatch, ExitCode.SUCCEEDED, "PID 7", "[]")
+    assert calling.call(["exec", "last", "--", "py-spy", "dump", "--json"]) == "PID 7\n[]"

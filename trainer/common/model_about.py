@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast, get_args
 
 from trainer.common.errors import TrainingError
 from trainer.common.json_text import parse_json
+from trainer.common.messages import few
 from trainer.common.training_options import LossName
 from trainer.common.whole_file import write_whole
 
@@ -199,4 +200,4 @@ def _shown(classes: object) -> str:
     names = (
         [str(each) for each in cast("list[object]", classes)] if isinstance(classes, list) else []
     )
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return few(names)

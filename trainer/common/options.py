@@ -59,7 +59,8 @@ def _add_flag(parser: argparse.ArgumentParser, field: dataclasses.Field[Any], hi
     hint, text, *_ = typing.get_args(hint)
     kind = _without_none(hint)
     shown = text if field.default is None else f"{text} (default: {field.default})"
-    arguments: dict[str, Any] = {"default": field.default, "help": shown}
+    # argparse fills in what follows a percent sign.
+    arguments: dict[str, Any] = {"default": field.default, "help": shown.replace("%", "%%")}
     if kind is bool:
         arguments["action"] = argparse.BooleanOptionalAction
     elif typing.get_origin(kind) is Literal:

@@ -24,7 +24,7 @@ class CanLeave(Protocol):
 
     @property
     def waits_to_leave(self) -> bool:
-        """Tell whether `shutdown` waits for what other ranks have under way, as NCCL does."""
+        """Tell whether `shutdown` waits for what other ranks have under way, as NCCL and MultiWorkerMirrored do."""
         ...
 
     def shutdown(self) -> None:

@@ -85,7 +85,7 @@ class Options(ResnetOptions, PictureOptions):
             # From here on it is a number, which checkpoints tell as one that was given.
             object.__setattr__(self, "lr", USUAL_LR[self.optimizer])
         super().__post_init__()
-        self.require_positive("repeats", "lr")
+        self.require_positive("repeats")
         if not 0 <= self.rand_augment <= STRONGEST:
             message = f"--rand-augment must be 0 to {STRONGEST}, not {self.rand_augment:g}"
             raise ValueError(message)
@@ -109,13 +109,28 @@ def main(
     `build` makes the network in place of `--network`; its name in results is `program`, and
     `defaults` are flags that come before those of the command line.
     """
-    text = (description or __doc__ or "").splitlines()[0]
-    given = sys.argv[1:] if argv is None else argv
-    kind = Options if build is None else OwnOptions
-    name = parse_options(kind, [*defaults, *given], description=text).recipe
-    of_recipe = RECIPES[name] if name else ()
-    options = parse_options(kind, [*defaults, *of_recipe, *given], description=text)
+    options = read_options(
+        Options if build is None else OwnOptions,
+        sys.argv[1:] if argv is None else argv,
+        defaults=defaults,
+        description=(description or __doc__ or "").splitlines()[0],
+    )
     return run_program(options, lambda ranks: run(Classifier(options, ranks, program, build)))
+
+
+def read_options(
+    kind: type[Options],
+    given: Sequence[str],
+    *,
+    defaults: Sequence[str] = (),
+    description: str = "",
+) -> Options:
+    """Parse the flags; what is given beside a recipe wins, on the command line or in `defaults`."""
+    name = parse_options(kind, [*defaults, *given], description=description).recipe
+    of_recipe = RECIPES[name] if name else ()
+    is_typed = any(each.partition("=")[0] == "--recipe" for each in given)
+    before = [*defaults, *of_recipe] if is_typed else [*of_recipe, *defaults]
+    return parse_options(kind, [*before, *given], description=description)
 
 
 @dataclass(frozen=True, kw_only=True)

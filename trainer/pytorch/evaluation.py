@@ -44,7 +44,6 @@ def evaluate(
     takes. Raises TrainingError where the loss is not finite, and Preempted as `guard` does.
     """
     ranks, device, options = task.ranks, task.device, task.options
-    network.eval()
     # Losses, right ones, in the top 5.
     totals = torch.zeros(3, dtype=torch.float64, device=device)
     num_seen = 0

@@ -30,10 +30,11 @@ def write_results(
     began_s: float,
     hint: str,
 ) -> None:
-    """Write the model, and the summary (`figures` and what all programs tell); a collective.
+    """Write the model, then the summary (`figures` and what all programs tell); a collective.
 
-    `about` describes the model (trainer.pytorch.model_file); None for one that was not trained. After it all is on disk. `began_s` is of time.perf_counter. Raises TrainingError, on all ranks,
-    where a checkpoint that had to be written was not, or ranks ended with different weights.
+    `about` describes the model (trainer.pytorch.model_file); None for one that was not trained.
+    `began_s` is of time.perf_counter. Raises TrainingError, on all ranks, where a checkpoint that had
+    to be written was not, or ranks ended with different weights.
     """
     keeper.finish(hint=hint)
     if not all(bool(torch.isfinite(each).all()) for each in network.parameters()):

@@ -7,9 +7,10 @@ import itertools
 import math
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Generic
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -41,7 +42,7 @@ from trainer.pytorch.state import require_state
 from trainer.pytorch.step_parts import StepParts
 from trainer.pytorch.task import B, OptionsT, Part, Task
 from trainer.pytorch.transfer import copied_ahead
-from trainer.pytorch.whole_samples import build_draws
+from trainer.pytorch.whole_samples import seed_build
 
 BEGINNING = "the network and what it begins with"
 
@@ -54,15 +55,10 @@ def run(task: Task[OptionsT, B]) -> None:
     options, ranks = task.options, task.ranks
     model_name(task.program)
     if options.predict is not None:
-        files = find_files(options.predict, max_corrupt=options.max_corrupt)
-        folder = ranks.run_dir.output("predictions")
-        seed = saved_seed(options.saved, default=options.seed)
-        with memory_told(PREDICTED, hint=OTHERS_HINT), build_draws(seed):
-            tell_rows(task.predict(files, folder), files, folder, say=task.say)
+        _predict(task)
         return
     if options.find_batch:
-        task.require_one_gpu()
-        task.require_batch_option()
+        task.require_search()
     with memory_told("the data that training keeps there", hint=OTHERS_HINT):
         task.prepare()
     if task.num_batches < 1:
@@ -70,8 +66,8 @@ def run(task: Task[OptionsT, B]) -> None:
         raise TrainingError(message, hint=f"a smaller {task.batch_flag}, or more samples")
     if ranks.world.is_main:
         warn_of_emulation(options.precision, task.device.type)
-    with build_draws(options.seed):
-        network = task.build()
+    seed_build(options.seed)
+    network = task.build()
     require_state(network)
     if options.model is not None:
         load_model(network, options.model, classes=task.about().get("classes"))
@@ -116,6 +112,16 @@ def run(task: Task[OptionsT, B]) -> None:
             warn(str(error))
 
 
+def _predict(task: Task[OptionsT, B]) -> None:
+    """Predict the files of `--predict` by the saved model."""
+    options = task.options
+    files = find_files(options.predict, max_corrupt=options.max_corrupt)
+    folder = task.ranks.run_dir.output("predictions")
+    seed_build(saved_seed(options.saved, default=options.seed))
+    with memory_told(PREDICTED, hint=OTHERS_HINT):
+        tell_rows(task.predict(files, folder), files, folder, say=task.say)
+
+
 class Training(Generic[OptionsT, B]):
     """Takes the steps and evaluations of a task; `result` is the network whose weights are its outcome."""
 
@@ -133,7 +139,8 @@ class Training(Generic[OptionsT, B]):
             self._part, optimizer, num_backwards=task.num_parts
         )
         self._ddp = self._wrapped if isinstance(self._wrapped, DistributedDataParallel) else None
-        self._needed = [*learning_parameters(self._part)] if self._ddp is not None else []
+        named = self._part.named_parameters() if self._ddp is not None else ()
+        self._needed = [(name, each) for name, each in named if each.requires_grad]
         self._model = task.wrap(self._wrapped)
         self._average: Average | None = None
         self.result = network
@@ -143,6 +150,8 @@ class Training(Generic[OptionsT, B]):
             self._part = task.select(self.result)
         stream = random.Random(f"{options.seed}/{task.stream}/{ranks.world.rank}")
         torch.manual_seed(stream.getrandbits(63))
+        random.seed(stream.getrandbits(63))
+        np.random.seed(stream.getrandbits(32))
         both = {"network": network, "average": self._average}
         trained = Trainable(
             network=nn.ModuleDict(both) if self._average else network,
@@ -212,8 +221,10 @@ class Training(Generic[OptionsT, B]):
                 is_over = options.evaluate_only or position.step >= task.num_steps
                 if is_over or (position.epoch and not position.batch):
                     average_buffers(self._part, ranks.strategy, ranks.world)
+                    self._part.eval()
                     with self._memory_of_evaluation():
                         figures = task.evaluate(self._part, guard, position)
+                    require_finite(figures, hint=options.hint)
                     split = task.main_figure.split
                     progress.on_epoch(position, figures, split=split, shown=task.shown)
                 if is_over:
@@ -284,7 +295,7 @@ class Training(Generic[OptionsT, B]):
             self._profiler.step()  # before a checkpoint, which is no part of a step
             guard.step(position, total, len(samples), taken=taken, num_right=num_right)
             self.throughput.add_host(guard.take_host_s())
-        if position.batch and position.step < task.num_steps:
+        if position.epoch == epoch and position.step < task.num_steps:
             raise wrong_number(task.num_batches, are_more=False)
         guard.settle()
         return position
@@ -327,11 +338,6 @@ class Training(Generic[OptionsT, B]):
         return self._ddp.no_sync() if self._ddp is not None else contextlib.nullcontext()
 
 
-def learning_parameters(network: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
-    """Give the parameters that learn, by name."""
-    return ((name, each) for name, each in network.named_parameters() if each.requires_grad)
-
-
 def require_gradients(needed: Sequence[tuple[str, nn.Parameter]]) -> None:
     """Raise TrainingError where a step left out parameters, for whose gradients DDP waits."""
     if all(each.grad is not None for _, each in needed):
@@ -343,6 +349,14 @@ def require_gradients(needed: Sequence[tuple[str, nn.Parameter]]) -> None:
     )
     hint = "requires_grad_(False) where it never learns, or --strategy horovod"
     raise TrainingError(message, hint=hint)
+
+
+def require_finite(figures: Mapping[str, float], *, hint: str) -> None:
+    """Raise TrainingError for a figure of an evaluation that is not finite, which no metric can be."""
+    for name, value in figures.items():
+        if not math.isfinite(value):
+            message = f"evaluate() gives a figure `{name}` that is {value}"
+            raise TrainingError(message, hint=hint)
 
 
 def wrong_number(num_batches: int, *, are_more: bool) -> TrainingError:

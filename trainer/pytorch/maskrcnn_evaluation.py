@@ -85,7 +85,6 @@ def evaluate(
     the number of ranks; the next ones are read meanwhile. In a corrupt one nothing is found. `check` is
     called equally often on all.
     """
-    network.eval()
     world, num_pictures = ranks.world, len(split.pictures)
     results: list[dict[str, Any]] = []
     said_s = time.monotonic()

@@ -117,7 +117,9 @@ def make_network(
     return network, unknown
 
 
-def build_network(design: Design, *, is_pretrained: bool, regions_per_image: int = 512) -> MaskRCNN:
+def build_network(
+    design: Design, *, is_pretrained: bool, regions_per_image: int = USUAL_REGIONS
+) -> MaskRCNN:
     """Make the network with fresh weights.
 
     As torchvision does: with pretrained weights batch norms are frozen and the last three of the

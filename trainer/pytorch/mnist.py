@@ -217,10 +217,11 @@ def load_split(folder: Path, prefix: str, device: torch.device) -> Features:
     """Read one split whole; raises TrainingError where it is not MNIST-like."""
     image_shape, pixels = read_idx(folder, f"{prefix}-images-idx3-ubyte")
     label_shape, classes = read_idx(folder, f"{prefix}-labels-idx1-ubyte")
-    num_images = label_shape[0]
-    if image_shape != (num_images, SIDE, SIDE) or num_images == 0 or max(classes) >= NUM_CLASSES:
+    num_images = image_shape[0] if image_shape else 0
+    is_like = image_shape == (num_images, SIDE, SIDE) and label_shape == (num_images,)
+    if not is_like or num_images == 0 or max(classes) >= NUM_CLASSES:
         message = (
-            f"`{folder}` holds {prefix} pictures of shape {image_shape} and {num_images} labels; "
+            f"`{folder}` holds {prefix} pictures of shape {image_shape} and labels of {label_shape}; "
             f"wanted are {SIDE} x {SIDE} pictures with a label of 0 to {NUM_CLASSES - 1} each"
         )
         raise TrainingError(message, hint="launch data prepare digits --to DIR makes such a folder")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -245,7 +245,6 @@ class OwnTask(Task[Options, Pair]):
     @torch.no_grad()
     def evaluate(self, part: nn.Module, guard: Guard, position: Position) -> dict[str, float]:
         """Give the mean of the loss and of each figure over all samples."""
-        part.eval()
         num_val = len(self.val)
         batches = [*map(list, batches_in_order(num_val, self.options.batch_size))]
         # Every rank has a picture of each batch, so that all know the figures' names; those that a
@@ -256,6 +255,7 @@ class OwnTask(Task[Options, Pair]):
         for batch, (pair, samples) in zip(batches, loaded, strict=True):
             is_spare = not shard(batch, self.ranks.world)
             loss, figures = self._look(part, pair)
+            require_values(figures, num_samples=len(samples))
             found = {LOSS: loss.double() * len(samples)}
             found |= {key: each.double().sum() for key, each in figures.items()}
             for name, value in found.items():
@@ -273,6 +273,11 @@ class OwnTask(Task[Options, Pair]):
             outputs = part(pair[0])
             loss = self._own.loss(outputs, pair[1])
         figures = self._own.figures(outputs, pair[1])
+        if not isinstance(figures, Mapping):
+            message = f"figures() gives a {type(figures).__name__}, not figures by their names"
+            raise TrainingError(
+                message, hint='{"iou": values}, a tensor (N) of a value for each sample'
+            )
         return loss, {
             key: each.to(self.device) if isinstance(each, Tensor) else each
             for key, each in figures.items()
@@ -316,10 +321,9 @@ class OwnTask(Task[Options, Pair]):
         return min(MOST_WORKERS, self.ranks.world.num_workers(self.device.type))
 
     def _load(
-        self, data: Samples, order: Iterable[list[int]], *, epoch: int
+        self, data: Samples, order: Sequence[list[int]], *, epoch: int
     ) -> Iterator[tuple[Pair, list[int]]]:
         """Give the samples of each list as one pair in memory, pinned where the device is a GPU."""
-        order = list(order)
         loader: DataLoader[Any] = DataLoader(
             cast("Dataset[Any]", WholeSamples(data, stream=f"{self.options.seed}/{epoch}")),
             batch_sampler=order,
@@ -331,7 +335,8 @@ class OwnTask(Task[Options, Pair]):
         for (inputs, targets, told), samples in zip(loader, order, strict=True):
             for line in "\n".join(told).split():
                 number, _, reason = line.partition(":")
-                self.corrupt.skip(CorruptPicture(number, unquote(reason)))
+                split = "val" if epoch == OF_VALIDATION else "train"
+                self.corrupt.skip(CorruptPicture(f"{split}/{number}", unquote(reason)))
             yield (inputs, targets), samples
 
 
@@ -346,8 +351,9 @@ def require_no_weights(loss: nn.Module) -> None:
 
 def require_mean(loss: Tensor) -> None:
     """Raise TrainingError for a loss that is no single number."""
-    if loss.dim():
-        message = f"loss() gives a tensor of shape {tuple(loss.shape)}, not one number"
+    if not isinstance(loss, Tensor) or loss.dim():
+        of_shape = isinstance(loss, Tensor) and f"tensor of shape {tuple(loss.shape)}"
+        message = f"loss() gives a {of_shape or type(loss).__name__}, not one number"
         raise TrainingError(message, hint="the mean over the batch: .mean()")
 
 

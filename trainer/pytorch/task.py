@@ -103,12 +103,9 @@ class Task(ABC, Generic[OptionsT, B]):
         torch.backends.cudnn.benchmark = True
         torch.set_float32_matmul_precision("high")
 
-    def require_one_gpu(self) -> None:
-        """Raise TrainingError where `--find-batch` would try no GPU, or several."""
+    def require_search(self) -> None:
+        """Raise TrainingError where `--find-batch` has not one GPU to try, or no option to find a value for."""
         require_one_gpu(self.device.type, self.ranks.world.size)
-
-    def require_batch_option(self) -> None:
-        """Raise TrainingError where `--find-batch` would look for the value of no option."""
         if not hasattr(self.options, self.batch_option):
             message = f"--find-batch looks for the largest {self.batch_flag}, and {self.program} has no such option"
             raise TrainingError(message, hint="batch_option of the task: the name of its option")
@@ -172,7 +169,7 @@ class Task(ABC, Generic[OptionsT, B]):
         """Give what a resumed training has to agree in, beside the options: the data's sizes."""
 
     def rate(self, position: Position) -> float:
-        """Give the learning rate of the step that begins at this position.
+        """Give the learning rate of the step that begins at this position, also behind the last one.
 
         It is that of the optimizer's group with the largest `lr`; other groups keep their ratio to it.
         """
@@ -200,7 +197,7 @@ class Task(ABC, Generic[OptionsT, B]):
 
     @abstractmethod
     def evaluate(self, part: nn.Module, guard: Guard, position: Position) -> dict[str, float]:
-        """Give figures of the held-out set, each sample counted once; settles the guard."""
+        """Give figures of the held-out set by `part` in eval mode, each sample counted once; settles the guard."""
 
     def about(self) -> Mapping[str, object]:
         """Give what lies beside a model's weights (trainer.pytorch.model_file); none by default."""

@@ -96,17 +96,10 @@ def seed_draws(name: str) -> None:
     np.random.seed(random.getrandbits(32))
 
 
-@contextmanager
-def build_draws(seed: int) -> Generator[None]:
-    """Begin the global generators where the seed says, for what builds a network; put random's and NumPy's back."""
-    before = random.getstate(), np.random.get_state()
+def seed_build(seed: int) -> None:
+    """Begin the global generators where the seed says, for what builds a network."""
     seed_draws(f"{seed}/build")
     torch.manual_seed(seed)
-    try:
-        yield
-    finally:
-        random.setstate(before[0])
-        np.random.set_state(before[1])
 
 
 def require_pair(sample: object) -> Pair:

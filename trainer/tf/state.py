@@ -4,7 +4,7 @@ model.safetensors       weights by Keras's path; batch statistics as rank 0 has 
 optimizer.safetensors   variables by path: momenta, steps, the rate, the loss scale
 ranks.safetensors       by `<rank>/rng` and `<rank>/buffers`
 
-A path that is another's, too, has `#2` behind it; bfloat16 lies there as fp32, which NumPy's reader knows.
+The second variable of a path is `PATH#2`. bfloat16 is written as fp32: NumPy's reader has no bfloat16.
 """
 
 from __future__ import annotations

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 import tensorflow as tf
+
+# TensorFlow has no public name of its coordination service's keys.
+from tensorflow.python.eager import context
 
 from trainer.common.accelerators import (
     count_gpus,
@@ -29,6 +34,8 @@ CLUSTER = "TF_CONFIG"
 REDUCED = (tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.int32, tf.int64)
 # TensorFlow counts the keys of its own groups of collectives up from 1.
 GROUP_OF_HOSTS = 1 << 30
+# How long rank 0 waits for the others as it leaves.
+LEAVE_MS = 60_000
 
 
 class Strategy(Protocol):
@@ -67,7 +74,7 @@ class Strategy(Protocol):
 
     @property
     def waits_to_leave(self) -> bool:
-        """Tell whether `shutdown` waits for what other ranks have under way, as NCCL does."""
+        """Tell whether `shutdown` waits for what other ranks have under way."""
         ...
 
     def shutdown(self) -> None:
@@ -95,7 +102,7 @@ def make_strategy(name: StrategyName | None, world: World) -> Strategy:
 def pick_device(name: DeviceName, world: World) -> DeviceName:
     """Show TensorFlow this rank's GPU only, by LOCAL_RANK, or none; before its first operation."""
     tf.config.threading.set_intra_op_parallelism_threads(world.num_threads)
-    # Servers wait for each other on threads: the launcher of a cluster says how many there have to be.
+    # Beside TF_CONFIG the launcher sets them: servers block on them while they wait for each other.
     if CLUSTER not in os.environ:
         tf.config.threading.set_inter_op_parallelism_threads(world.num_threads)
     gpus = [] if name == "cpu" else tf.config.list_physical_devices("GPU")
@@ -249,7 +256,7 @@ class MultiWorkerMirrored:
     """
 
     name: StrategyName = "mwms"
-    waits_to_leave = False
+    waits_to_leave = True
 
     def __init__(self) -> None:
         self._strategy: tf.distribute.MultiWorkerMirroredStrategy | None = None
@@ -260,7 +267,10 @@ class MultiWorkerMirrored:
         """Meet the other ranks; refuses a cluster that is not the one World says."""
         require_cluster(world, os.environ)
         self._rank, self._size = world.rank, world.size
+        heard = signal.getsignal(signal.SIGTERM)
         self._strategy = tf.distribute.MultiWorkerMirroredStrategy()
+        # Its coordination service takes the signal for itself, and tells nobody here.
+        signal.signal(signal.SIGTERM, heard)
         # The strategy's own collectives are of the devices, and a CPU and a GPU have none together.
         with tf.device(f"/job:worker/task:{world.rank}/device:CPU:0"):
             try:
@@ -315,8 +325,25 @@ class MultiWorkerMirrored:
         self.sum(tf.zeros(()), "barrier").numpy()
 
     def shutdown(self) -> None:
-        """Let go of the group; its server ends with the process."""
+        """Leave when no rank waits for another; rank 0, whose service all ask, leaves last.
+
+        A rank that ends right after its part of the last collective cuts off a slower one's.
+        """
+        if self._strategy is None:
+            return
         self._strategy = None
+        service, others = context.context(), range(1, self._size)
+        with contextlib.suppress(tf.errors.OpError):  # one has ended: there is nobody to wait for
+            if self._rank == 0:
+                for rank in others:
+                    service.get_config_key_value(f"trainyard/done/{rank}", LEAVE_MS)
+                service.set_config_key_value("trainyard/all_done", "1")
+                for rank in others:
+                    service.get_config_key_value(f"trainyard/left/{rank}", LEAVE_MS)
+            else:
+                service.set_config_key_value(f"trainyard/done/{self._rank}", "1")
+                service.get_config_key_value("trainyard/all_done")
+                service.set_config_key_value(f"trainyard/left/{self._rank}", "1")
 
     def _reduce(self, how: Literal["SUM", "MEAN"], tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         if not tf.executing_eagerly():

@@ -16,7 +16,7 @@ from trainer.tf.profiling import Profiler
 from trainer.tfkeras.model import CAME_S
 
 
-class Protocol(keras.callbacks.Callback):
+class Training(keras.callbacks.Callback):
     """Sets each step's rate, and lets the ranks agree on it, save and stop together.
 
     `position` is where training stands; `reading` holds the pictures of the epoch under way.

@@ -23,7 +23,7 @@ from trainer.tf.job import Job, Options
 from trainer.tf.loader import Reading
 from trainer.tf.profiling import Profiler
 from trainer.tf.program import run_program
-from trainer.tfkeras.callbacks import Evaluation, Protocol
+from trainer.tfkeras.callbacks import Evaluation, Training
 from trainer.tfkeras.model import RankModel
 
 
@@ -39,7 +39,7 @@ class Fit:
 
     def train_epoch(self, reading: Reading, position: Position) -> Position:
         """Train on what is left of the epoch."""
-        protocol = Protocol(
+        training = Training(
             self._job,
             self._guard,
             self._throughput,
@@ -52,11 +52,11 @@ class Fit:
             initial_epoch=position.epoch,
             epochs=position.epoch + 1,
             steps_per_epoch=self._job.num_batches - position.batch,
-            callbacks=[protocol],
+            callbacks=[training],
             shuffle=False,  # the batches come in their order
             verbose=0,
         )
-        return protocol.position
+        return training.position
 
     def score(self, reading: Reading, position: Position) -> np.ndarray:
         """Add up the scores of all validation batches."""

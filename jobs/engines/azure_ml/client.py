@@ -116,11 +116,10 @@ class ArmClient:
         *,
         api_version: str | None = API_VERSION,
         query: Mapping[str, str] | None = None,
-        host: str = MANAGEMENT,
         what: str = "",
     ) -> Iterator[Any]:
         """Yield the entries of a list; the next page is requested when the previous one is used up."""
-        body = self.get(path, api_version=api_version, query=query, host=host, what=what)
+        body = self.get(path, api_version=api_version, query=query, what=what)
         while True:
             yield from items(body.get("value"))
             following = body.get("nextLink")

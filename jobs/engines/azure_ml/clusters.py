@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from msgspec import Struct
 
-from jobs.contracts.errors import LaunchError, NotFound, Refused
+from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound, Refused
 from jobs.contracts.spec import Cluster, Environment
 from jobs.host.parallel import parallel
 from jobs.host.units import parse_iso_duration
@@ -183,7 +183,7 @@ def set_scale(
     reply = client.patch(path, {"properties": {"properties": {"scaleSettings": scale}}}, what=what)
     if not client.wait(reply, timeout_s=CHANGE_S, what=what):
         message = f"Azure did not confirm the new scale within {CHANGE_S:.0f} s"
-        raise Refused(message, hint=f"launch cluster show {live.name} -s {stack}")
+        raise EnvironmentFailure(message, hint=f"launch cluster show {live.name} -s {stack}")
 
 
 def wait_until_empty(

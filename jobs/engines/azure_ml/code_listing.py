@@ -1,7 +1,8 @@
 """List the code that travels with a job of Azure ML: which files, why, and under which name.
 
-The name is of the content, so equal code goes up once, and nodes run nothing else under it. What a blob has no place for (modes, links,
-empty folders) is written down in a file of its own, where there is any of it.
+The name is of the content, so equal code goes up once, and nodes run nothing else under it. What a
+blob has no place for (modes, links, empty folders) is written down in a file of its own, where there
+is any of it.
 """
 
 from __future__ import annotations
@@ -19,12 +20,9 @@ from jobs.contracts.errors import NotFound
 from jobs.contracts.spec import JobSpec
 from jobs.engines.azure_ml.node_job import SNAPSHOT_FILE, snapshot_file
 from jobs.engines.base import CodeFile, CodeListing
-from jobs.rank.code import LIST_FILE
+from jobs.rank.code import LIST_FILE, OURS, SHAPE_FILE
 from jobs.runs.code import Entry, travelling, unreadable
 
-# What a node makes again of the code that it was given.
-SHAPE_FILE = ".trainyard/shape.json"
-_OURS = ".trainyard"
 # What a rule of the SDKs leaves out is decided before, and an engine may put its own in its place.
 IGNORE_FILE = ".amlignore"
 _REASONS = {
@@ -109,7 +107,7 @@ def _look(spec: JobSpec, exclude: tuple[Path, ...]) -> _Found:
         message = f"`code: {source}` is not a folder"
         raise NotFound(message, hint="paths in a job file are relative to that file")
     for entry in sorted(travelling(source, spec.code_only, exclude)):
-        if entry.name.split("/", 1)[0] not in (_OURS, IGNORE_FILE):
+        if entry.name.split("/", 1)[0] not in (OURS, IGNORE_FILE):
             _take(entry, source, spec, found)
     filled = {parent for name in (*found.digests, *found.links) for parent in _parents(name)}
     found.folders = [each for each in found.folders if each not in filled]

@@ -15,7 +15,7 @@ from jobs.blobs.credentials import MANAGEMENT_SCOPE
 from jobs.contracts.errors import EnvironmentFailure, Unreached
 from jobs.contracts.spec import Cluster, Environment
 from jobs.engines.azure_ml.clusters import read_cluster
-from jobs.engines.azure_ml.names import resource_name
+from jobs.engines.azure_ml.names import HISTORY, resource_name
 from jobs.engines.azure_ml.networks import (
     ENDPOINTS,
     NETWORK,
@@ -34,7 +34,6 @@ from jobs.stacks.reachability import PartCheck
 if TYPE_CHECKING:
     from jobs.engines.azure_ml.client import ArmClient
 
-HISTORY = "/history/v1.0"
 # Azure makes them with the workspace: learn.microsoft.com/azure/machine-learning/how-to-datastore
 DEFAULT_DATASTORES = (
     "workspaceblobstore",

@@ -64,7 +64,7 @@ def local_path(into: Path, name: str) -> Path | None:
 
 
 class _Copied(Struct, frozen=True, kw_only=True):
-    """Size, version and path of a copied blob."""
+    """Version and size of a copied blob."""
 
     etag: str
     bytes: int

@@ -16,7 +16,8 @@ from jobs.engines.azure_ml.names import MARK, run_of_job
 from jobs.engines.azure_ml.states import Standing, items, judge, mapping, text_in
 from jobs.host.structs import prepared
 from jobs.host.units import utc_text
-from jobs.runs.store import RUN_ID, RunEvent
+from jobs.runs.run_folder import RunEvent
+from jobs.runs.store import RUN_ID
 
 # The names of our jobs: a first attempt has no number.
 _OURS = re.compile(rf"{RUN_ID.pattern}(_([2-9]|[1-9][0-9]{{1,3}}))?")

@@ -78,7 +78,7 @@ class Reading:
 
     @property
     def place(self) -> tuple[int, bytes, bytes, str]:
-        """Offset up to which it was read."""
+        """How far it was read: offset, last bytes, unfinished line, its time."""
         return self.offset, self.tail, self.rest, self.ts
 
     def next_range(self, longest: int = LONGEST_RANGE) -> tuple[int, int]:

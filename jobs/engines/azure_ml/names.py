@@ -5,6 +5,8 @@ from __future__ import annotations
 # Stand in a plan for what is known only when it is submitted.
 RUN, CODE = "<RUN>", "<CODE>"
 CODE_VERSION = "1"
+# Where the run history stands on a workspace's own host.
+HISTORY = "/history/v1.0"
 # Tag that tells our jobs from a workspace's others.
 MARK = ("trainyard", "1")
 

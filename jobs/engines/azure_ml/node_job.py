@@ -18,11 +18,14 @@ from jobs.engines.frameworks import stall_environment, torch_environment
 from jobs.rank.code import LIST_FILE
 from jobs.rank.placeholders import has_placeholder
 from jobs.rank.program import PROGRAM_FILE, RANK_MODULES, zip_program
-from jobs.rank.settings import IDENTITY_VARIABLE
+from jobs.rank.settings import (
+    ATTEMPT_VARIABLE,
+    IDENTITY_VARIABLE,
+    JOB_VARIABLE,
+    RUN_VARIABLE,
+)
 
 SNAPSHOT_FILE = f".trainyard/{PROGRAM_FILE}"
-RUN_VARIABLE, ATTEMPT_VARIABLE = "TRAINYARD_RUN", "TRAINYARD_ATTEMPT"
-JOB_VARIABLE = "TRAINYARD_JOB"
 SIZE_VARIABLE = "TRAINYARD_NODE_SIZE"
 CHECKPOINTS_OUTPUT = "trainyard_checkpoints"
 _MODULES = (

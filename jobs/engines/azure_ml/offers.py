@@ -95,13 +95,12 @@ def _answered(parts: list[str], ask: Callable[[], list[PartCheck]]) -> list[Part
 def _unasked(part: str, failure: EnvironmentFailure) -> PartCheck:
     """Make the check of a question that got no answer, or that we may not ask."""
     is_forbidden = isinstance(failure, CloudRefusal) and failure.code == "AuthorizationFailed"
-    told = "not allowed to ask" if is_forbidden else "not asked"
-    if (
-        isinstance(failure, CloudRefusal)
-        and not isinstance(failure, Unreached)
-        and not is_forbidden
-    ):
+    if is_forbidden:
+        told = "not allowed to ask"
+    elif isinstance(failure, CloudRefusal) and not isinstance(failure, Unreached):
         told = "Azure does not tell"
+    else:
+        told = "not asked"
     detail = f"{told}: {failure.message}"
     return PartCheck(part=part, ok=False, known=False, detail=detail, mend=failure.hint or "")
 

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from msgspec.structs import replace
 
 from jobs.contracts.errors import LaunchError, NotFound, Unreached
 from jobs.contracts.spec import (
@@ -31,20 +28,20 @@ from jobs.engines.azure_ml.history import (
     events_of,
     is_run,
     listed_runs,
-    status_of,
 )
 from jobs.engines.azure_ml.intents import read_intent
-from jobs.engines.azure_ml.names import MARK, job_name
+from jobs.engines.azure_ml.listing import wanted_of_listed
+from jobs.engines.azure_ml.names import HISTORY, MARK, job_name
 from jobs.engines.azure_ml.states import mapping, why_it_waits
-from jobs.engines.azure_ml.status import StatusReader, kept_attempt
+from jobs.engines.azure_ml.status import StatusReader
 from jobs.host import console
 from jobs.host.files import write_file
-from jobs.host.parallel import parallel
 from jobs.host.private import make_folder
 from jobs.host.untrusted import read_bounded
 from jobs.runs.cloud_folder import workspace_folder
+from jobs.runs.run_folder import RunEvent, read_record
 from jobs.runs.selection import Selection
-from jobs.runs.store import RunEvent, RunStore, read_record
+from jobs.runs.store import RunStore, several_runs
 
 if TYPE_CHECKING:
     from jobs.blobs.store import BlobStore
@@ -53,9 +50,6 @@ if TYPE_CHECKING:
     from jobs.runs.checkpoints import Checkpoint
     from jobs.runs.progress import Progress
 
-HISTORY = "/history/v1.0"
-# Of longer lists only what has ended on this machine's watch is known in full.
-_MOST_ASKED, _LEAST_ASKED = 50, 20
 _LONGEST_RECORD = 16 << 20
 
 
@@ -129,7 +123,11 @@ class CloudRuns:
         settle_intents(self.environment, lambda run: self.details(run, 1) is not None)
         wanted = selection or Selection()
         seen: set[str] = set()
-        runs = self._wanted_of_listed(limit, wanted, seen)
+        # Azure ML has fewer to list where it looks for a tag that is asked for.
+        listed = self.listed(wanted.tags[0][0]) if wanted.tags else self.listed()
+        runs = wanted_of_listed(
+            listed, limit, wanted, seen, folder=self.runs, statuses=self.statuses
+        )
         # Those that Azure ML has not got (yet): their submit is under way, or was cut off.
         oldest = min(seen, default="")
         pending: list[RunStatus] = []
@@ -149,48 +147,6 @@ class CloudRuns:
         console.warn_damaged(damaged)
         found = [*runs, *filter(wanted.takes, pending)]
         return sorted(found, key=lambda run: run.id, reverse=True)[:limit]
-
-    def _wanted_of_listed(
-        self, limit: int | None, wanted: Selection, seen: set[str]
-    ) -> list[RunStatus]:
-        """Look at listed runs until `limit` are as wanted; all that were listed are in `seen` then."""
-        rows = self._candidates(wanted, seen)
-        runs: list[RunStatus] = []
-        # Of a state that few have, one run after the other would be asked for.
-        size = max(limit, _LEAST_ASKED) if limit is not None and wanted.states else limit
-        while batch := list(islice(rows, size)):
-            if limit is not None and limit <= _MOST_ASKED:
-                attempts = parallel(
-                    lambda each: self.statuses.attempt_of_listed(each, self.runs / each.run), batch
-                )
-            else:
-                attempts = [kept_attempt(self.runs / each.run, each.attempt) for each in batch]
-            statuses = map(self._status_of, batch, attempts)
-            runs += [each for each in statuses if wanted.takes(each)]
-            if limit is None or len(runs) >= limit:
-                break
-        return runs
-
-    def _candidates(self, wanted: Selection, seen: set[str]) -> Iterator[Listed]:
-        """Yield the listed runs that may be wanted, as far as a list tells; no more than is taken."""
-        # Azure ML has fewer to list where it looks for a tag that is asked for.
-        for each in self.listed(wanted.tags[0][0]) if wanted.tags else self.listed():
-            if wanted.is_too_old(each.run):
-                if each.attempt == 1:
-                    break
-                continue  # a later attempt is listed by its own time
-            seen.add(each.run)
-            # Only the details tell the other states for certain.
-            state = each.standing.state
-            is_such = wanted.takes_job(each.name, each.experiment, each.tags)
-            if is_such and (state is not RunState.COMPLETED or wanted.takes_state(state)):
-                yield each
-
-    def _status_of(self, listed: Listed, attempt: Attempt | None) -> RunStatus:
-        run_dir = self.runs / listed.run
-        status = status_of(listed, str(run_dir), attempt)
-        first = kept_attempt(run_dir, 1) if listed.attempt > 1 else None
-        return status if first is None else replace(status, started=first.started)
 
     def find(self, name: str) -> RunHandle:
         """Find the run that an id, a unique prefix of one or `last` names.
@@ -217,9 +173,7 @@ class CloudRuns:
         if not matches:
             raise self._no_run(name)
         if len(matches) > 1:
-            message = f"`{name}` fits {len(matches)} runs"
-            several = ", ".join(matches[:4]) + (", ..." if len(matches) > 4 else "")
-            raise LaunchError(message, hint=f"one of {several}")
+            raise several_runs(name, matches)
         return self.find(matches[0])
 
     def handle(self, run_id: str) -> RunHandle:

@@ -52,7 +52,8 @@ from jobs.runs.checkpoints import MANIFEST
 from jobs.runs.cloud_folder import workspace_folder
 from jobs.runs.code import snapshot
 from jobs.runs.record import make_record
-from jobs.runs.store import RunEvent, RunStore, append_event, read_record
+from jobs.runs.run_folder import RunEvent, append_event, read_record
+from jobs.runs.store import RunStore
 
 # A request that was sent shortly before its sender died may still be carried out.
 SETTLE_S = 600.0
@@ -169,7 +170,8 @@ def settle_intents(environment: Environment, is_there: Callable[[str], bool]) ->
             elif time.time() - intent.since_s > SETTLE_S:
                 reason = "launch was interrupted before Azure ML had the job"
                 append_event(run_dir, RunEvent(ts=now(), state=RunState.LOST, reason=reason))
-                open_runs_store(environment).delete([_record_blob(run_dir.name)])
+                with suppress(LaunchError):  # a record without a job does no harm
+                    open_runs_store(environment).delete([_record_blob(run_dir.name)])
                 give_up(run_dir)
 
 

@@ -26,14 +26,13 @@ from jobs.runs.failure import (
     PREEMPTED_EXIT_CODE,
     hang_error,
     is_conclusive,
-    is_in_collective,
     is_leaving,
-    name_hanging,
     root_cause,
     stalled_error,
     summary_line,
     why_it_left,
 )
+from jobs.runs.hanging import is_in_collective, name_hanging
 from jobs.runs.supervision import Handover
 
 # Between asking a rank to end and killing it. A rank of a healthy gang has time to write a

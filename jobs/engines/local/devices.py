@@ -49,7 +49,8 @@ def why_on_the_cpu(
     """Say why a job has to leave this machine's GPUs alone; None where nothing keeps it from them.
 
     Ranks that found GPUs would send every tensor through the CPU, or end. Raises Refused where the
-    job itself asks for GPUs. `environ` is what ranks inherit, below the job's own variables; `catalog` has the jobs' names.
+    job itself asks for GPUs. `environ` is what ranks inherit, below the job's own variables;
+    `catalog` has the jobs' names.
     """
     is_hidden = {**environ, **spec.env}.get(VISIBLE) in HIDDEN
     if spec.launcher not in ("horovod", "mpi") or not num_gpus or is_hidden:

@@ -49,7 +49,7 @@ from jobs.jobfile.resolve import require_cluster
 from jobs.runs import supervision
 from jobs.runs.fetch import fetch_run
 from jobs.runs.logs import read_logs, watch_logs
-from jobs.runs.store import is_over
+from jobs.runs.run_folder import is_over
 from jobs.runs.supervision import Handover
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class LocalEngine:
 
     def _with_its_devices(self, plan: Plan) -> Plan:
         """Hide the GPUs from ranks that could not use them, and note it; else give the plan back."""
-        from jobs.jobfile.read import catalog_names
+        from jobs.jobfile.find import catalog_names
 
         num_gpus = self._num_gpus()
         if not num_gpus:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from jobs.host.processes import Glance, Process, descendants, glance, read_table
 from jobs.rank.places import PROGRESS
-from jobs.runs.failure import RankReport, Sign
+from jobs.runs.failure import RankReport
+from jobs.runs.hanging import Sign
 
 CPU_SAMPLE_S = 0.3
 STOPPED = ("T", "t")

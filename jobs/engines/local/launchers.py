@@ -214,7 +214,7 @@ def mpirun_argv(world_size: int) -> tuple[str, ...]:
 
 
 def rendezvous_environment(launcher: Launcher, port: int) -> dict[str, str]:
-    """Give the variables by which ranks find each other, once the port is known."""
+    """Give the variables of a launcher's rendezvous; only Horovod's name the port."""
     if launcher == "horovod":
         return {
             "HOROVOD_GLOO_RENDEZVOUS_ADDR": LOOPBACK,

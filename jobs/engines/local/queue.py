@@ -77,18 +77,18 @@ class Slots:
     def claim(self, run_dir: Path, capacity_nodes: int) -> tuple[int, ...] | None:
         """Take the run's nodes if it is first and they are free; None: it has to wait."""
         with self._locked():
-            tickets = self._living_tickets(until=run_dir.name)
-            if not tickets or tickets[0].name.partition("-")[2] != run_dir.name:
+            first = self._first_ticket(own=run_dir.name)
+            if first is None or first.name.partition("-")[2] != run_dir.name:
                 return None
-            ticket = _read(tickets[0], Ticket)
+            ticket = _read(first, Ticket)
             if ticket is None:
-                message = f"`{tickets[0]}` has a format that this version does not know"
+                message = f"`{first}` has a format that this version does not know"
                 raise LaunchError(message, hint="launch run JOB again")
             nodes = free_nodes(ticket.nodes, self._living_claims(), capacity_nodes)
             if nodes is None:
                 return None
             _write(self._claims / run_dir.name, Claim(run_dir=str(run_dir), nodes=nodes))
-            tickets[0].unlink()
+            first.unlink()
         self.poke_first()  # there may be room for the next one, too
         return nodes
 
@@ -117,17 +117,14 @@ class Slots:
         """List the runs that have nodes now."""
         return sorted(self._names(self._claims))
 
-    def _living_tickets(self, *, until: str) -> list[Path]:
-        living: list[Path] = []
+    def _first_ticket(self, *, own: str) -> Path | None:
+        """Find the first entry that is `own` or whose run is looked after; drops those before it."""
         for name in self._names(self._queue):
             run_id = name.partition("-")[2]
-            if run_id == until or is_supervised(self._run_dir(run_id)):
-                living.append(self._queue / name)
-            else:
-                (self._queue / name).unlink(missing_ok=True)
-            if living:  # only the first one matters
-                break
-        return living
+            if run_id == own or is_supervised(self._run_dir(run_id)):
+                return self._queue / name
+            (self._queue / name).unlink(missing_ok=True)
+        return None
 
     def _living_claims(self) -> list[Claim]:
         claims: list[Claim] = []

@@ -45,26 +45,26 @@ class Rendezvous:
         library = None if is_inside else rank_library(request.launcher, os.environ, console.warn)
         guard = {} if library is None else {"LD_PRELOAD": preloaded(library, environment)}
         port = _free_port()
-        rendezvous_port = port
         if request.launcher == "horovod":
             # Its thread must not start before the process is done forking for other reasons.
             from jobs.engines.local.horovod_store import RendezvousServer
 
             self._server = RendezvousServer()
-            rendezvous_port = self._server.port
         elif request.launcher == "torch" and containers is not None:
             self._held = [_hold_port()]
-            port = rendezvous_port = self._held[0].getsockname()[1]
+            port = self._held[0].getsockname()[1]
             argv = [interpreter, "-I", str(_STORE), "-", str(port)]
             self.helper = containers.start("store", argv, environment, files=[_STORE])
         elif request.launcher == "torch":
             with socket.create_server((LOOPBACK, 0), backlog=1024) as listener:
-                port = rendezvous_port = listener.getsockname()[1]
+                port = listener.getsockname()[1]
                 self.helper = _start_store(listener, interpreter, {**environment, **guard})
         self.environment = {
             "MASTER_ADDR": LOOPBACK,
             "MASTER_PORT": str(port),
-            **rendezvous_environment(request.launcher, rendezvous_port),
+            **rendezvous_environment(
+                request.launcher, port if self._server is None else self._server.port
+            ),
             **guard,
         }
         if request.launcher == "tensorflow":

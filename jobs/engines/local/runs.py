@@ -12,7 +12,8 @@ from msgspec import Struct
 from jobs.contracts.spec import DatasetVersion, RunHandle, RunRecord, RunState, RunStatus
 from jobs.host.processes import remains
 from jobs.host.structs import prepared
-from jobs.runs.store import RunStore, is_over
+from jobs.runs.run_folder import is_over
+from jobs.runs.store import RunStore
 
 
 class _Rank(Struct, frozen=True, kw_only=True):

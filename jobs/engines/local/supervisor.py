@@ -30,8 +30,8 @@ from jobs.host.files import use_reserve, write_file
 from jobs.host.structs import prepared
 from jobs.host.units import now
 from jobs.runs import supervision
+from jobs.runs.run_folder import RunEvent, append_event, read_record
 from jobs.runs.signatures import forget_signatures
-from jobs.runs.store import RunEvent, append_event, read_record
 from jobs.runs.supervision import Handover
 
 QUEUE_RECHECK_S = 1.0  # a claim whose holder and watcher were both killed pokes nobody

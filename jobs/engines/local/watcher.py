@@ -19,8 +19,8 @@ from jobs.host.files import use_reserve
 from jobs.host.processes import kill_leftovers, read_process
 from jobs.host.units import now
 from jobs.runs.failure import signal_name
+from jobs.runs.run_folder import RunEvent, append_event, read_events
 from jobs.runs.signatures import forget_signatures
-from jobs.runs.store import RunEvent, append_event, read_events
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36

@@ -14,10 +14,10 @@ import msgspec
 from azure.core.exceptions import ResourceNotFoundError
 
 from jobs.contracts.spec import Environment
-from jobs.engines.azure_ml.code_listing import SHAPE_FILE, code_name, list_file
+from jobs.engines.azure_ml.code_listing import code_name, list_file
 from jobs.engines.azure_ml.node_job import SNAPSHOT_FILE, node_command, snapshot_file
 from jobs.engines.azure_ml.request import job_request
-from jobs.rank.code import LIST_FILE
+from jobs.rank.code import LIST_FILE, SHAPE_FILE
 from tests.busy import Bound
 from tests.fakes.azureml.client import Client
 from tests.fakes.azureml.fake import FakeAzure

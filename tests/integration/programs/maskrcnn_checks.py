@@ -109,7 +109,7 @@ def own_figures(split: CocoSplit, answers: list[dict[str, torch.Tensor]]) -> dic
         notice=Notice(),
     )
     return evaluate(
-        Oracle(answers),
+        Oracle(answers).eval(),
         split,
         ranks,
         CPU,

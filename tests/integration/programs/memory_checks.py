@@ -62,7 +62,7 @@ def build(_num_classes: int, size: int) -> nn.Module:
 class OnGpu:
     """As if it were on a GPU."""
 
-    def require_one_gpu(self) -> None:
+    def require_search(self) -> None:
         """Take it for one."""
 
 

@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,9 +24,11 @@ from trainer.common.program import RanksOf
 from trainer.common.rundir import RunDir
 from trainer.common.world import World
 from trainer.pytorch import own
+from trainer.pytorch.guard import Guard
 from trainer.pytorch.loop import run
 from trainer.pytorch.strategy import make_strategy
-from trainer.pytorch.whole_samples import Samples
+from trainer.pytorch.task import Part
+from trainer.pytorch.whole_samples import Pair, Samples
 
 NUM_TRAIN, NUM_VAL = 48, 10
 SIDE = 4
@@ -141,6 +143,14 @@ class Counting(nn.Module):
         return self.layers(cubes)
 
 
+def of_classes(outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    return {"close": close(outputs, targets)["close"].mean().repeat(2)}
+
+
+def with_log(outputs: Tensor, targets: Tensor) -> tuple[Tensor, dict[str, float]]:
+    return nn.functional.mse_loss(outputs, targets), {}
+
+
 def figures() -> object:
     """What is said of wrong figures, and after how many steps."""
 
@@ -176,6 +186,10 @@ def figures() -> object:
         "named step": {"figures": as_step},
         "named 7": {"figures": by_number},
         "a loss of one row": {"loss": row},
+        "a loss and more": {"loss": with_log},
+        "no loss": {"loss": lambda *_: None},
+        "no names": {"figures": lambda outputs, _: outputs[:, 0]},
+        "of two classes": {"figures": of_classes},
         "a loss that learns": {"loss": nn.Sequential(nn.Linear(1, 1), nn.MSELoss())},
         "a mean": {"figures": mean},
         "a number": {"figures": number},
@@ -308,8 +322,46 @@ def tasks() -> object:
     return {**found, "rates": [group["lr"] for group in Odd.made[-1].param_groups]}
 
 
+class UsedUp(own.OwnTask):
+    """A task whose batches are an iterator that the first epoch uses up."""
+
+    def prepare(self) -> None:
+        """Make it."""
+        super().prepare()
+        self._all = super().batches(Position())
+
+    def batches(self, position: Position) -> Iterator[Part[Pair]]:
+        """Give it, in each epoch."""
+        return self._all
+
+
+class Evaluated(own.OwnTask):
+    """A task with an evaluation of its own, which sets no mode."""
+
+    modes: ClassVar[list[bool]] = []
+    figure: ClassVar[float] = 1.0
+
+    def evaluate(self, part: nn.Module, guard: Guard, position: Position) -> dict[str, float]:
+        """Give a figure."""
+        self.modes.append(part.training)
+        guard.settle()
+        return {"close": self.figure}
+
+
+def loops() -> object:
+    """What comes of a task without batches in its second epoch, and of evaluations of its own."""
+    two = ("--epochs", "2")
+    found: dict[str, object] = {"used up": trained(described(), *two, kind=UsedUp).get("said")}
+    clear()
+    found["steps"] = trained(described(), *two, kind=Evaluated)["summary"]["steps"]
+    clear()
+    Evaluated.figure = float("nan")
+    found["not finite"] = trained(described(), *two, kind=Evaluated).get("said")
+    return {**found, "modes": Evaluated.modes}
+
+
 CHECKS: Sequence[Callable[[], object]] = (
-    *(convolved, figures, accumulated, averaged, odd_buffers, tasks),
+    *(convolved, figures, accumulated, averaged, odd_buffers, tasks, loops),
 )
 
 

@@ -243,7 +243,7 @@ def evaluate(argv: Sequence[str]) -> int:
             seen.extend(samples),
             begin(samples, *more),
         )[1]
-        found = task.evaluate(task.build(), NO_GUARD, Position())
+        found = task.evaluate(task.build().eval(), NO_GUARD, Position())
         text = json.dumps({"seen": seen, "found": found})
         Path(f"evaluated-{ranks.world.rank}.json").write_text(text)
 

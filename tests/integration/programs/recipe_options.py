@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from trainer.common.options import parse_options, recipe_of
-from trainer.pytorch.classifier import RECIPES, Options
+from trainer.pytorch.classifier import RECIPES, Options, read_options
 
 
 def main(_argv: Sequence[str]) -> None:
@@ -18,4 +18,9 @@ def main(_argv: Sequence[str]) -> None:
         options = parse_options(Options, words.split())
         schedule = options.rates(batch_size=512, num_batches=1)
         rates[words] = [recipe_of(options)["lr"], schedule.peak, options.hint]
-    print(json.dumps({"recipes": recipes, "rates": rates}, default=str))
+    defaults = "--recipe", "a3", "--lr", "0.002", "--epochs", "300"
+    beside = {}
+    for words in ("", "--epochs 2", "--recipe goyal", "--recipe=goyal --lr 0.3"):
+        read = read_options(Options, words.split(), defaults=defaults)
+        beside[words] = [read.lr, read.epochs, read.image_size]
+    print(json.dumps({"recipes": recipes, "rates": rates, "beside": beside}, default=str))

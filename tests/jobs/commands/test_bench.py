@@ -257,9 +257,8 @@ def test_a_run_that_is_lost_sight_of_is_named_and_followed_by_the_next_bench(ben
     typed = bench.type("bench", "job.yaml", "--nodes", "1")
     assert typed.code == 1
     (run,) = (each.id for each in bench.runs())
-    assert (
-        f"{run} may go on: the same command follows it, `launch cancel {run}` ends it" in typed.err
-    )
+    end = f"launch cancel {run} --env {bench.env_file}"
+    assert f"{run} may go on: the same command follows it, `{end}` ends it" in typed.err
     monkeypatch.undo()
     monkeypatch.setitem(ENGINES, "local", f"{__name__}:Telling")
     monkeypatch.chdir(bench.folder)
@@ -286,6 +285,22 @@ def test_money_is_asked_for_once_for_all_sizes(bench):
     assert "add --yes to answer" in typed.err
     assert bench.type("bench", "job.yaml", "--nodes", "1,2", "--yes").code == 0
     assert rows(bench.folder)[0]["cost_per_million"] == "1.73611"
+
+
+def test_what_nobody_knows_the_price_of_is_asked_for_as_such(bench):
+    """It was "about 0.00"."""
+    change(bench, price_per_node_hour=None)
+    typed = bench.type("bench", "job.yaml", "--nodes", "1,2")
+    assert (typed.code, Telling.submitted) == (2, [])
+    text = "unknown for all 2 runs: no price of these nodes is known"
+    assert f"price     {text}\n" in typed.err
+    assert f"This spends money: {text}. Start them?" in typed.err
+
+
+def test_how_a_script_is_read_is_said_once(bench):
+    words = ("--nodes", "1,2", "--strong", "batch-size", "--yes")
+    typed = bench.type("bench", "train.py", *words, "--", "--batch-size", "64")
+    assert typed.err.count("train.py uses torch: ") == 1, typed.err
 
 
 @pytest.mark.parametrize(

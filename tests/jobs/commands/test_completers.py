@@ -11,7 +11,7 @@ import pytest
 from jobs.cli import VERBS
 from jobs.datasets.records import DatasetRecord
 from jobs.host.project import project_root
-from jobs.jobfile.read import catalog_names
+from jobs.jobfile.find import catalog_names
 from tests.busy import Bound
 from tests.fakes.local_server import name_server
 from tests.fakes.scripted_server import answer as reply

@@ -9,7 +9,7 @@ import pytest
 
 from jobs.commands import fetch
 from jobs.contracts.spec import RunHandle, RunState
-from jobs.runs.store import RunEvent, append_event
+from jobs.runs.run_folder import RunEvent, append_event
 from jobs.runs.supervision import take_lock
 from tests.fakes.launching import FakeEngine, Launching
 
@@ -43,3 +43,17 @@ def test_fetch_follows_a_run_and_copies_once_more_after_its_end(
     assert (followed.code, followed.out, followed.err) == (0, "here\n", "")
     copied = f"{run} to here"
     assert seen == [copied, copied, "pause of 2.0 s", copied]
+
+
+def test_fetch_says_the_state_of_a_run_that_has_not_begun(
+    launching: Launching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = launching.add_run(ends_as="queued")
+    monkeypatch.setattr(FakeEngine, "fetch", lambda _engine, _handle, into: into)
+    lock = take_lock(launching.workspace / "runs" / run)
+    try:
+        typed = launching.type("fetch", run)
+    finally:
+        os.close(lock)
+    hint = f"{run} is still queued; type it again later for the rest, or add --follow\n"
+    assert (typed.code, typed.err) == (0, hint)

@@ -8,7 +8,7 @@ import pytest
 from jobs.contracts.spec import RunState
 from jobs.runs.forecast_file import read_forecast
 from jobs.runs.past import FILE
-from jobs.runs.store import RunEvent
+from jobs.runs.run_folder import RunEvent
 from tests.fakes.launching import FakeEngine
 
 JOB = "name: x\nimage: pytorch\nscript: train.py\nlauncher: torch\nargs: {epochs: 2}\n"

@@ -7,7 +7,8 @@ import pytest
 
 from jobs.commands import data_programs
 from jobs.contracts.errors import EnvironmentFailure
-from jobs.jobfile.read import catalog_names, load_job, options_of_job
+from jobs.jobfile.find import catalog_names
+from jobs.jobfile.read import load_job, options_of_job
 from jobs.launching import catalog
 from tests.fakes.cloud_stack import make_cloud_environment
 from tests.fakes.launching import FakeEngine

@@ -112,6 +112,22 @@ def test_a_damaged_record_is_named_by_its_place_in_the_container(launching, stor
     assert "`_models/_datasets/net/1.json` cannot be read: " in typed.err
 
 
+def test_a_damaged_record_is_in_the_way_of_no_other_version_and_of_no_other_model(
+    launching, stores
+):
+    for weights in (b"w1", b"w2"):
+        launching.type("model", "register", run(launching, weights=weights))
+    stores["local"].blobs["_models/_datasets/net/1.json"] = b"{"
+    assert launching.type("model", "show", "net@2").code == 0
+    # It may be the newest.
+    assert "net/1.json` cannot be read: " in launching.type("model", "show", "net").err
+    typed = launching.type("model", "show", "nets")
+    assert (typed.code, typed.err) == (
+        102,
+        "error: no model `nets` in the store\n\nhint: there is net@2\n",
+    )
+
+
 def test_equal_content_is_one_version_and_other_content_another(launching, stores):
     first = run(launching, weights=b"w1")
     assert launching.type("model", "register", first).out == "net@1\n"

@@ -14,7 +14,8 @@ from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import RunState
 from jobs.host import console
 from jobs.runs.forecast_file import KeptForecast, write_forecast
-from jobs.runs.store import RunEvent, RunStore, append_event
+from jobs.runs.run_folder import RunEvent, append_event
+from jobs.runs.store import RunStore
 from jobs.runs.supervision import take_lock
 
 NOW_S = 1_790_000_000.0

@@ -355,3 +355,23 @@ class TestDatasets:
         monkeypatch.setattr(LocalRuns, "has_own_records", False)
         typed = launching.type("prune", "--datasets", "-y")
         assert (typed.code, "error: others may need versions" in typed.err) == (3, True)
+
+
+def test_what_could_not_be_removed_is_not_told_as_freed(launching, cache, monkeypatch):
+    stays, goes = launching.add_run(), launching.add_run()
+    for run in (stays, goes):
+        (launching.workspace / "runs" / run / "model").write_bytes(b"m" * 200_000)
+    removed = LocalRemoval.remove
+
+    def remove(self, handle, *more):
+        if handle.id == stays:
+            message = "cannot remove it"
+            raise EnvironmentFailure(message)
+        return removed(self, handle, *more)
+
+    expected = du(launching.workspace / "runs" / goes)
+    monkeypatch.setattr(LocalRemoval, "remove", remove)
+    typed = launching.type("prune", "--older", "0s", "--keep", "0", "-y", "--json")
+    assert (typed.code, launching.run_folders()) == (1, [stays])
+    assert typed.json()["bytes"] == expected
+    assert "error: cannot remove it\n" in typed.err

@@ -11,7 +11,7 @@ from jobs.contracts.errors import EnvironmentFailure
 from jobs.contracts.spec import RunState
 from jobs.engines.local.runs import LocalRuns
 from jobs.host import console
-from jobs.runs.store import RunEvent, append_event
+from jobs.runs.run_folder import RunEvent, append_event
 from jobs.runs.supervision import take_lock
 from tests.fakes.launching import FakeEngine
 

@@ -80,8 +80,9 @@ def test_a_run_that_is_not_over_is_refused_with_all_that_were_named(launching):
     finally:
         os.close(lock)
     assert (typed.code, launching.run_folders()) == (3, sorted([over, on]))
+    here = f"--env {launching.env_file}"
     assert typed.err == (
-        f"error: {on} is not over\n\nhint: launch cancel {on}, then launch rm {on}\n"
+        f"error: {on} is not over\n\nhint: launch cancel {here} {on}, then launch rm {here} {on}\n"
     )
 
 
@@ -101,7 +102,8 @@ def test_a_kept_run_is_refused_until_the_mark_is_taken_away(launching):
     assert launching.type("keep", "last").err == f"{run} is kept\n"
     typed = launching.type("rm", run, "-y")
     assert (typed.code, launching.run_folders()) == (3, [run])
-    assert typed.err == f"error: {run} is marked as kept\n\nhint: launch keep --undo {run}\n"
+    hint = f"launch keep --env {launching.env_file} --undo {run}"
+    assert typed.err == f"error: {run} is marked as kept\n\nhint: {hint}\n"
     assert launching.type("keep", "--undo", run).err == f"{run} may be removed\n"
     assert launching.type("rm", run, "-y").code == 0
     assert launching.type("ls").err == SAID_NOTHING_LEFT
@@ -114,7 +116,7 @@ def test_a_run_that_another_resumed_from_goes_only_with_it(launching):
     assert (typed.code, launching.run_folders()) == (3, [first, second])
     assert typed.err == (
         f"error: {second} resumed from {first}, whose record explains its first steps\n\n"
-        f"hint: launch rm {first} {second}\n"
+        f"hint: launch rm --env {launching.env_file} {first} {second}\n"
     )
     assert launching.type("rm", first, second, "-y").code == 0
     assert launching.run_folders() == []

@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from jobs.engines.local.runs import LocalRuns
+from jobs.runs.report import read_report
+from jobs.runs.report_page import page_of
+
 SCRIPT = "<script>alert(1)</script>"
 
 
@@ -34,3 +38,11 @@ def test_a_page_that_cannot_be_written_is_said(launching):
     typed = launching.type("report", "--html", "nowhere/page.html")
     assert typed.code == 1
     assert "`nowhere/page.html` cannot be written" in typed.err
+
+
+def test_a_run_whose_folder_was_deleted_has_no_size(tmp_path):
+    store = LocalRuns(tmp_path)
+    status = store.status(store.handle("20261121-120000-0001"))
+    page = page_of([read_report(status, None)], None)
+    assert "<td>its folder was deleted</td>" in page
+    assert ">size<" not in page

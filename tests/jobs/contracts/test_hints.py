@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from jobs.cli import main
-from jobs.contracts.errors import hint_for_file
+from jobs.contracts.errors import hint_for_file, hint_for_words
 from jobs.contracts.spec import Containers, Storage
 from jobs.host.environment_file import write_environment
 from jobs.host.project import project_root
@@ -48,6 +48,26 @@ OWNERS = "for the owner of the stack: "
 )
 def test_a_hint_for_a_stack_becomes_one_for_the_file(hint, said):
     assert hint_for_file(hint, FILE) == said
+
+
+@pytest.mark.parametrize(
+    ("hint", "said"),
+    [
+        (
+            "launch wait r1, or launch cancel r1",
+            "launch wait -s dev r1, or launch cancel -s dev r1",
+        ),
+        ("`launch logs r1` shows it", "`launch logs -s dev r1` shows it"),
+        ("launch exec r1 -- sh -c 'echo $PATH'", "launch exec -s dev r1 -- sh -c 'echo $PATH'"),
+        ("launch show r1 -s test; launch rm r1", "launch show r1 -s test; launch rm -s dev r1"),
+        ("`launch show r1 --env f`, then again", "`launch show r1 --env f`, then again"),
+        ("launch run JOB; launch env check -s dev", "launch run JOB; launch env check -s dev"),
+    ],
+)
+def test_a_hint_that_names_a_run_names_its_stack(hint, said):
+    """Without it the command that is pasted looks for the run in the usual stack."""
+    assert hint_for_words(hint, ["-s", "dev"]) == said
+    assert hint_for_words(hint, []) == hint
 
 
 def hints_with_a_stack():

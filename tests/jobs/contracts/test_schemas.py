@@ -12,7 +12,7 @@ from msgspec.structs import fields
 from jobs.contracts.schemas import DESCRIPTIONS, SCHEMAS, job_schema, schema_text
 from jobs.contracts.spec import JobFile, JobInput, JobLimits, JobRetry
 from jobs.host.project import project_root
-from jobs.jobfile.read import CATALOG
+from jobs.jobfile.find import CATALOG
 
 
 class Yaml12(yaml.SafeLoader):

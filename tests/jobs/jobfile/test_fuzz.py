@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jobs.contracts.errors import NotFound
 from jobs.contracts.spec import JobFile
-from jobs.jobfile.read import CATALOG, catalog_names
+from jobs.jobfile.find import CATALOG, catalog_names
 from tests.fakes.launching import Launching
 
 SEEDS = [(CATALOG / f"{name}.yaml").read_bytes() for name in catalog_names()]

@@ -10,7 +10,8 @@ from jobs.contracts.errors import LaunchError, NotFound
 from jobs.contracts.spec import JobFile, JobInput, JobLimits, JobOutput, JobRetry
 from jobs.host.project import project_root
 from jobs.jobfile.arguments import to_argv
-from jobs.jobfile.read import CATALOG, CodeLocation, load_job
+from jobs.jobfile.find import CATALOG
+from jobs.jobfile.read import CodeLocation, load_job
 from tests.jobs.jobfile.conftest import HEAD, RUNS, load, mistake
 
 WHOLE = """\

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobs.contracts.spec import ResumePoint, RunState
-from jobs.runs.store import RunEvent, append_event
+from jobs.runs.run_folder import RunEvent, append_event
 from tests.fakes.launching import TIME, FakeEngine, Launching
 from tests.jobs.runs.test_checkpoints import SAVED, write_checkpoint
 
@@ -49,7 +49,7 @@ def test_run_without_a_whole_checkpoint_cannot_be_resumed(launching: Launching) 
     assert (typed.code, FakeEngine.submitted) == (2, [])
     assert typed.err == (
         f"error: {run} has no complete checkpoint to resume from\n\n"
-        f"hint: launch rerun {run} starts from scratch; a checkpoint of your own format needs a "
+        f"hint: launch rerun --env {launching.env_file} {run} starts from scratch; a checkpoint of your own format needs a "
         "manifest.json beside it (docs/run-directory.md)\n"
     )
 
@@ -59,12 +59,13 @@ def test_run_that_is_on_cannot_be_resumed(
 ) -> None:
     run = launching.add_run(ends_as="running")
     write_checkpoint(launching.workspace / "runs" / run, 20)
-    monkeypatch.setattr("jobs.runs.store._is_supervised", lambda _: True)
+    monkeypatch.setattr("jobs.runs.run_folder._is_supervised", lambda _: True)
     typed = launching.type("rerun", run, "--resume")
     assert (typed.code, FakeEngine.submitted) == (2, [])
+    here = f"--env {launching.env_file}"
     assert typed.err == (
         f"error: {run} is running; it can be resumed when it is over\n\n"
-        f"hint: launch wait {run}, or launch cancel {run}\n"
+        f"hint: launch wait {here} {run}, or launch cancel {here} {run}\n"
     )
 
 

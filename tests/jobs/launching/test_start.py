@@ -15,7 +15,7 @@ from jobs.engines.azure_ml.request import plan_job
 from jobs.engines.azure_ml.sender import JobSender
 from jobs.engines.azure_ml.submission import submit_run
 from jobs.engines.base import Engine
-from jobs.launching.start import Wish, start
+from jobs.launching.start import Wish, _bring_home, start
 from tests.fakes.cloud_stack import IMAGE, make_cloud_environment
 from tests.fakes.gangs import make_spec
 from tests.fakes.launching import Launching
@@ -57,6 +57,22 @@ def test_a_run_that_cannot_be_followed_is_named_with_what_ends_it(
     assert said.out == f"{RUN}\n"
     assert f"{RUN} may go on; it is no longer followed" in said.err
     assert f"launch cancel {RUN} --env dev.json" in said.err
+
+
+def test_a_download_that_stops_is_named_with_what_goes_on_with_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Unfetched:
+        def fetch(self, _handle: RunHandle, _into: Path) -> Path:
+            message = "the store does not answer"
+            raise EnvironmentFailure(message)
+
+    handle = RunHandle(id=RUN, engine="azureml", run_dir="runs")
+    wish = Wish(stack=("-s", "dev"), shown_by=())
+    with pytest.raises(EnvironmentFailure, match="does not answer"):
+        _bring_home(cast("Engine", Unfetched()), handle, wish)
+    again = f"launch fetch {RUN} -s dev goes on with it"
+    assert capsys.readouterr().err == f"warning: the download stopped; {again}\n"
 
 
 def test_what_could_not_be_followed_is_not_started(

@@ -10,7 +10,7 @@ import pytest
 
 from jobs.rank import azure_node
 from jobs.rank.azure_node import AzureNode
-from jobs.rank.identity import RankError
+from jobs.rank.identity import NodeFailure
 from jobs.rank.record import Record
 from jobs.rank.services import Answer
 from jobs.rank.settings import UNREAD_METRICS
@@ -57,7 +57,7 @@ def node_of(
         (b"earlier\n", {"metrics.jsonl": b"earlier\n"}, []),
         (KeyError("metrics.jsonl"), {}, []),
         (
-            RankError("403 AuthorizationFailure", "a hint"),
+            NodeFailure("403 AuthorizationFailure", "a hint"),
             {UNREAD_METRICS: b""},
             [b"warning: earlier metrics cannot be read: 403 AuthorizationFailure\n"],
         ),
@@ -84,7 +84,7 @@ def test_an_attempt_begins_with_the_metrics_of_those_before_or_knows_that_it_has
     [
         (Answer(201, {}, b""), ""),
         (Answer(503, {}, b""), Answer(503, {}, b"").why),
-        (RankError("403 AuthorizationFailure", "a hint"), "403 AuthorizationFailure"),
+        (NodeFailure("403 AuthorizationFailure", "a hint"), "403 AuthorizationFailure"),
     ],
     ids=["taken", "busy", "refused"],
 )

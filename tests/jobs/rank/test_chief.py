@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from typing import cast
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from jobs.rank.chief import EARLIER_S, Chief
+from jobs.rank import chief as watcher
+from jobs.rank.chief import EARLIER_S, Chief, served, watch_chief
+from jobs.rank.record import record_path
 from jobs.rank.services import Answer, Container
+from tests.fakes.rank_settings import SETTINGS
 
 # Nobody's clock here: whoever looks at the node's own is wrong by years.
 NOW = datetime(2001, 2, 3, 4, 5, 6, tzinfo=UTC)
@@ -48,3 +56,28 @@ def answer(status: int, ended_s: float | None = None) -> Answer:
 def test_a_chief_is_over_by_the_stores_clock(answers: list[Answer], looks: list[bool]) -> None:
     chief = Chief(cast("Container", Store(*answers)), "record")
     assert [chief.is_over() for _ in looks] == looks
+
+
+def test_a_server_that_prepares_its_node_still_is_ended_when_it_has_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rank has no record before its first command."""
+    (tmp_path / "ranks").mkdir()
+    looks: list[float] = []
+    ended: list[tuple[int, int]] = []
+
+    def select(_read: Any, _write: Any, _error: Any, timeout_s: float) -> Any:
+        looks.append(timeout_s)
+        assert len(looks) < 4, "it looks for ever"
+        if len(looks) == 3:
+            Path(record_path(str(tmp_path), 1)).write_text(json.dumps({"child": 42}))
+        return [], [], []
+
+    monkeypatch.setattr(watcher, "select", SimpleNamespace(select=select))
+    monkeypatch.setattr(watcher, "die_with_parent", lambda: None)
+    monkeypatch.setattr(watcher, "GRACE_S", 0.0)
+    monkeypatch.setattr(Chief, "is_over", lambda _: True)
+    monkeypatch.setattr(os, "killpg", lambda child, number: ended.append((child, number)))
+    watch_chief(SETTINGS, str(tmp_path), 1)
+    assert ended == [(42, signal.SIGTERM), (42, signal.SIGKILL)]
+    assert (tmp_path / served(1)).exists()

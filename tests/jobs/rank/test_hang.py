@@ -17,7 +17,7 @@ import pytest
 
 from jobs.rank import hang
 from jobs.rank.flight import ask_for_records
-from jobs.rank.hang import LOOK_S, TELL_S, Node, Others, pause_s
+from jobs.rank.hang import LOOK_S, TELL_S, NodeActivity, RunActivity, pause_s
 from jobs.rank.services import Answer
 from jobs.rank.settings import read_settings
 from jobs.runs.failure import RankReport, root_cause
@@ -163,7 +163,7 @@ def test_metrics_progress_and_checkpoints_are_signs_of_life(
     (tmp_path / "ranks").mkdir()
     saved = tmp_path / "saved" / "step-1"
     saved.mkdir(parents=True)
-    node = Node(str(tmp_path), str(tmp_path / "saved"))
+    node = NodeActivity(str(tmp_path), str(tmp_path / "saved"))
     assert node.checkpoint_age() == clock.time()
     clock.sleep(7.0)
     assert node.silence() == 7.0
@@ -205,7 +205,7 @@ class AnsweringRuns:
 def test_other_nodes_are_silent_by_the_stores_clock_and_nobody_knows_where_it_does_not_say(
     answer: Answer, silent_s: float | None
 ) -> None:
-    others = Others(read_settings(variables()))
+    others = RunActivity(read_settings(variables()))
     others.__dict__["_runs"] = AnsweringRuns(answer)
     assert others.silence() == silent_s
 
@@ -214,14 +214,14 @@ def test_nodes_that_nobody_heard_of_are_silent_since_the_watch_began(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = TurnedClock(monkeypatch, hang)
-    others = Others(read_settings(variables()))
+    others = RunActivity(read_settings(variables()))
     others.__dict__["_runs"] = AnsweringRuns(Answer(404, {}, b""))
     clock.sleep(7.0)
     assert others.silence() == 7.0
 
 
 def test_news_that_the_store_does_not_take_stay_news() -> None:
-    others = Others(read_settings(variables()))
+    others = RunActivity(read_settings(variables()))
     others.__dict__["_runs"] = AnsweringRuns(Answer(403, {}, b""), Answer(201, {}, b""))
     assert [others.tell(), others.tell()] == [False, True]
 

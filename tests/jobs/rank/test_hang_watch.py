@@ -53,7 +53,7 @@ class WatchedNode:
         monkeypatch.setattr(hang, "select", SimpleNamespace(select=self.select))
         monkeypatch.setattr(hang, "die_with_parent", lambda: None)
         monkeypatch.setattr(hang, "end_hanging", self.end_hanging)
-        monkeypatch.setattr(hang, "Others", lambda _settings: self)
+        monkeypatch.setattr(hang, "RunActivity", lambda _settings: self)
 
     def writes(self, path: Path) -> Callable[[], None]:
         def write() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.rank.identity import STORAGE, Identity, RankError, with_identity
+from jobs.rank.identity import STORAGE, Identity, NodeFailure, with_identity
 from tests.fakes.instance_metadata import InstanceMetadata, instance_metadata
 from tests.fakes.scripted_server import answer, scripted_server
 
@@ -45,7 +45,7 @@ def test_a_date_in_place_of_seconds_is_no_reason_to_fail() -> None:
 
 def test_a_node_without_an_identity_is_told_what_it_lacks() -> None:
     with instance_metadata() as service:
-        with pytest.raises(RankError) as refused:
+        with pytest.raises(NodeFailure) as refused:
             identity(service, DEFAULT_IDENTITY_CLIENT_ID="unknown").token(STORAGE)
     assert str(refused.value) == (
         "the cluster's identity gets no token for https://storage.azure.com/: 400 Bad Request"
@@ -65,7 +65,7 @@ def test_a_job_that_acts_as_its_sender_asks_for_the_senders_token() -> None:
 def test_a_job_that_acts_as_its_sender_never_takes_the_clusters_token() -> None:
     with instance_metadata() as service:
         service.identities = {"": "token"}
-        with pytest.raises(RankError) as refused:
+        with pytest.raises(NodeFailure) as refused:
             identity(service, TRAINYARD_IDENTITY="user").token(STORAGE)
     assert str(refused.value) == (
         "the job gets no token of its sender for https://storage.azure.com/: "

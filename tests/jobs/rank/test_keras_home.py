@@ -60,6 +60,12 @@ def test_a_file_of_the_input_comes_before_a_made_up_name(tmp_path: Path, source:
     assert names(tmp_path / "home")["datasets/mnist-1.npz"] == "its own"
 
 
+def test_an_input_that_is_one_file_makes_no_home(tmp_path: Path, source: Path) -> None:
+    home = tmp_path / "home"
+    assert not lay_keras_home(str(source / "prepared.json"), str(home), WORLD)
+    assert not home.exists()
+
+
 @pytest.mark.parametrize(
     ("inputs", "given", "home"),
     [

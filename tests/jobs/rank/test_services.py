@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobs.rank.identity import RankError
+from jobs.rank.identity import NodeFailure
 from jobs.rank.services import Container, fetch_secrets
 
 
@@ -38,7 +38,7 @@ class Counted:
 )
 def test_no_other_host_than_a_store_is_shown_a_token_of_the_store(store: str) -> None:
     identity: Any = Counted()
-    with pytest.raises(RankError, match="the cluster's identity is not sent to `http") as refused:
+    with pytest.raises(NodeFailure, match="the cluster's identity is not sent to `http") as refused:
         Container(store, "runs", identity).get("x")
     assert refused.value.hint.endswith("https://NAME.blob.core.windows.net")
     assert identity.num_asked == 0
@@ -47,7 +47,7 @@ def test_no_other_host_than_a_store_is_shown_a_token_of_the_store(store: str) ->
 def test_no_other_host_than_a_vault_is_shown_a_token_of_the_vault() -> None:
     identity: Any = Counted()
     for vault in ("https://store.blob.core.windows.net", "https://vault.azure.net.evil.example"):
-        with pytest.raises(RankError, match="is not sent to") as refused:
+        with pytest.raises(NodeFailure, match="is not sent to") as refused:
             fetch_secrets(vault, {"KEY": "key"}, identity)
         assert refused.value.hint.endswith("https://NAME.vault.azure.net")
     assert identity.num_asked == 0

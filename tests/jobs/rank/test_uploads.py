@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from jobs.rank.identity import RankError
+from jobs.rank.identity import NodeFailure
 from jobs.rank.services import Answer, Container, block_id, md5_text
 from jobs.rank.uploads import BLOCK_BYTES, METRICS_BLOCK_BYTES, GrowingFile, Tree
 
@@ -59,7 +59,7 @@ class Memory:
     def get(self, blob: str) -> bytes:
         if self.is_away:
             message = "the store is busy"
-            raise RankError(message, "look at it")
+            raise NodeFailure(message, "look at it")
         return self.blobs[blob]
 
     def put(self, blob: str, content: bytes, _headers: object) -> Answer:
@@ -87,7 +87,7 @@ def test_metrics_that_could_not_be_read_are_not_written_over(tmp_path: Path) -> 
     metrics = GrowingFile(cast("Container", store), str(path), "metrics", "w", unread=str(mark))
     mark.touch()
     path.write_bytes(b"later\n")
-    with pytest.raises(RankError, match="busy"):
+    with pytest.raises(NodeFailure, match="busy"):
         metrics.send()
     assert store.blobs["metrics"] == earlier
     store.is_away = False
@@ -111,6 +111,27 @@ def test_what_the_store_has_outlives_the_folder(tmp_path: Path, is_last: bool) -
         outputs.rmdir()
     tree.send(is_last=is_last)
     assert store.blobs == {"run/model": b"model"}
+
+
+def test_an_output_that_is_gone_is_deleted_once_the_store_takes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, tree = of_outputs(tmp_path / "outputs")
+    tree.send(is_last=True)
+    (tmp_path / "outputs" / "small").unlink()
+    delete, asked = store.delete, list[str]()
+
+    def delete_in_the_end(blob: str, etag: str) -> Answer:
+        asked.append(blob)
+        return delete(blob, etag) if len(asked) > 1 else Answer(503, {}, b"")
+
+    monkeypatch.setattr(store, "delete", delete_in_the_end)
+    tree.send(is_last=False)
+    assert set(store.blobs) == {"run/small", "run/large"}
+    for _ in range(2):
+        tree.send(is_last=False)
+    assert set(store.blobs) == {"run/large"}
+    assert asked == ["run/small"] * 2
 
 
 def of_outputs(folder: Path) -> tuple[Memory, Tree]:
@@ -241,7 +262,7 @@ def test_a_store_that_is_away_is_not_asked_for_every_large_file(
         return Answer(503, {}, b"")
 
     monkeypatch.setattr(store, "put_list", put_list)
-    with pytest.raises(RankError, match="503"):
+    with pytest.raises(NodeFailure, match="503"):
         tree.send(is_last=True)
     assert len(asked) == 1
 

@@ -10,17 +10,15 @@ import pytest
 from jobs.contracts.spec import Launcher, RankError
 from jobs.runs.failure import (
     RankReport,
-    Sign,
     describe,
     hang_error,
     is_conclusive,
-    is_in_collective,
     is_leaving,
-    name_hanging,
     root_cause,
     summary_line,
     why_it_left,
 )
+from jobs.runs.hanging import Sign, is_in_collective, name_hanging
 
 PEER = (
     "Traceback (most recent call last):\n  x\n"

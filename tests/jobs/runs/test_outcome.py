@@ -14,7 +14,7 @@ from jobs.runs.outcome import (
     headline,
     next_commands,
 )
-from jobs.runs.store import RunEvent
+from jobs.runs.run_folder import RunEvent
 
 RUN = "20260102-030405-abcd"
 ERROR = RankError(

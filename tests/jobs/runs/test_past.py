@@ -16,7 +16,7 @@ from jobs.runs.past import (
     job_key,
     read_past_runs,
 )
-from jobs.runs.store import RunEvent
+from jobs.runs.run_folder import RunEvent
 from jobs.runs.sum_up import sum_up
 from tests.fakes.gangs import make_cluster, make_spec
 

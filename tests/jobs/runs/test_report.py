@@ -19,7 +19,7 @@ from jobs.runs.figures import Figure
 from jobs.runs.metrics import Curve
 from jobs.runs.report import Figures, RunReport, as_json
 from jobs.runs.report_text import NO_METRICS, remarks, report_table
-from jobs.runs.store import read_error, read_status
+from jobs.runs.run_folder import read_error, read_status
 from tests.fakes.gangs import make_spec
 from trainer.common.metrics import Metrics
 from trainer.common.rundir import RunDir
@@ -193,6 +193,13 @@ class TestReading:
         (run_dir / "summary.json").write_text(json.dumps(content))
         labels = [each.label for each in read_report(run_dir).metrics]
         assert labels == ["val accuracy", "loss"]
+
+    def test_true_and_false_in_a_summary_are_no_figures(self, tmp_path):
+        summary = {"epochs": True, "val_iou": True, "test_accuracy": False, "val_loss": 0.5}
+        report = read_report(make_run(tmp_path, accuracies=(), summary=summary))
+        assert [each.label for each in report.metrics] == ["val loss"]
+        figures = report.figures
+        assert (figures.epochs, figures.test_accuracy) == (None, None)
 
     def test_a_folder_that_is_no_run_is_named(self, tmp_path):
         with pytest.raises(NotFound, match="there is no run in"):
@@ -426,6 +433,13 @@ class TestCommand:
         assert found["picture"] == str(picture)
         assert [each["id"] for each in found["runs"]] == [run.name for run in runs]
         assert picture.exists()
+
+    def test_a_place_for_no_picture_is_refused(self, launching):
+        make_run(launching.workspace)
+        typed = launching.type("report", "--no-picture", "-o", "x.png")
+        message = "--output has no effect with --no-picture"
+        assert typed.code == 2
+        assert typed.err == f"error: {message}\n\nhint: leave one of them out\n"
 
     def test_a_failed_run_without_metrics_says_both_and_draws_nothing(self, launching):
         run_dir = make_run(launching.workspace, state=RunState.FAILED, exit_code=3, accuracies=())

@@ -18,7 +18,8 @@ import pytest
 from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound
 from jobs.contracts.spec import Plan, RunHandle, RunRecord, RunState
 from jobs.runs import supervision
-from jobs.runs.store import RUN_ID, RunEvent, RunStore, append_event, read_events, run_id
+from jobs.runs.run_folder import RunEvent, append_event, read_events
+from jobs.runs.store import RUN_ID, RunStore, run_id
 from tests import seeds
 from tests.fakes.gangs import Gangs, make_environment, make_spec
 

@@ -197,7 +197,7 @@ def test_it_ends_with_1_only_where_something_needed_is_missing(launching):
     launching.env_file.unlink()
     typed = launching.type("doctor")
     assert typed.code == 1
-    assert typed.err.endswith("\n1 missing: stack local\n")
+    assert typed.err.endswith(f"\n1 missing: {launching.env_file}\n")
 
 
 def test_who_gives_a_file_is_told_nothing_that_needs_a_stack(launching, monkeypatch):

@@ -14,7 +14,7 @@ from axe_playwright_python.sync_playwright import Axe
 
 from jobs.contracts.errors import LaunchError
 from jobs.contracts.spec import RunState
-from jobs.runs.store import RunEvent, append_event
+from jobs.runs.run_folder import RunEvent, append_event
 from tests.busy import HANG_S, Bound
 from tests.fakes.launching import FakeEngine
 from tests.jobs.ui.conftest import Served, add_running, folder_of, new_context

@@ -18,7 +18,7 @@ class Options:
     name: Annotated[str, "what to call it"] = "x"
     data: Annotated[Path | None, "folder"] = None
     kind: Annotated[Literal["a", "b"] | None, "which"] = None
-    fast: Annotated[bool, "hurry"] = False
+    fast: Annotated[bool, "hurry, by 10 %"] = False
 
     def __post_init__(self) -> None:
         if self.epochs < 1:
@@ -62,6 +62,7 @@ def test_help_says_each_flag_and_its_default(capsys):
     assert "Trains." in text
     assert "--learning-rate N" in text
     assert "step size (default: 0.1)" in text
+    assert "hurry, by 10 % (default: False)" in text
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import queue
 import threading
 import zlib
@@ -92,7 +91,6 @@ class ArchiveFile(_InBlocks):
         except OSError as error:
             message = f"`{path}` cannot be read: {error.strerror}"
             raise TrainingError(message, hint=GET_AGAIN) from None
-        self.bytes = os.fstat(self._file.fileno()).st_size
         self._hash = hashlib.new(algorithm, usedforsecurity=False)
         # Filled and hashed in turn: a new block each time costs the kernel more than reading it.
         self._free: queue.SimpleQueue[memoryview] = queue.SimpleQueue()

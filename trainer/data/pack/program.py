@@ -324,8 +324,14 @@ def _write_index(folder: Path, plan: Plan, written: Mapping[str, WrittenShard]) 
 def _copy_weights(folder: Path, target: Path) -> None:
     """Take pretrained weights along, which lie beside the pictures."""
     for path in sorted(folder.iterdir()):
-        if path.suffix in _WEIGHTS and path.is_file():
+        if path.suffix not in _WEIGHTS or not path.is_file():
+            continue
+        try:
             shutil.copyfile(path, target / path.name)
+        except OSError as error:
+            message = f"the weights `{path}` cannot be copied to the shards: {error.strerror}"
+            hint = "free some space, or take the file out of the folder"
+            raise TrainingError(message, hint=hint) from None
 
 
 def _tell_done(events: Events, target: Path, index: Index) -> None:

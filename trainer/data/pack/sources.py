@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 
 from trainer.common.errors import TrainingError
 from trainer.common.json_text import parse_json
+from trainer.common.messages import few
 from trainer.data.pictures.folders import FolderPictures, open_folders
 from trainer.data.shards.index import Kind, read_index
 
@@ -86,10 +87,7 @@ def _open_class_folders(folder: Path) -> Source:
         splits["val"] = FolderSamples(val)
         left_out.append(val.left_out)
         if odd := sorted(set(train.classes) ^ set(val.classes)):
-            more = f" and {len(odd) - 5} more" if len(odd) > 5 else ""
-            message = (
-                f"`{folder}` has other classes in train than in val: {', '.join(odd[:5])}{more}"
-            )
+            message = f"`{folder}` has other classes in train than in val: {few(odd)}"
             raise TrainingError(message, hint="each class needs a folder of pictures in both")
     for name in train.classes:
         if not name.isprintable():
@@ -164,11 +162,13 @@ class CocoSamples:
             "annotations": annotations,
             "categories": [self.categories[number] for number in named],
         }
-        return Sample(
-            path=f"{self.folder}/{image['file_name']}",
-            label=image["id"],
-            record=json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode(),
-        )
+        path = f"{self.folder}/{image['file_name']}"
+        try:
+            told = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode()
+        except UnicodeEncodeError as error:
+            message = f"what the annotations say of `{path}` is not text: {error.reason}"
+            raise TrainingError(message, hint="get the file again") from None
+        return Sample(path=path, label=image["id"], record=told)
 
 
 def _open_coco(folder: Path) -> Source:
@@ -193,6 +193,7 @@ def _read_coco(path: Path, pictures: Path) -> tuple[CocoSamples, tuple[str, ...]
         annotations = _by_image(found["annotations"], categories)
         ids = [_image_id(entry) for entry in images]
         classes = tuple(str(categories[number]["name"]) for number in sorted(categories))
+        "".join(classes).encode()  # an index holds them as UTF-8
     except FileNotFoundError:
         message = f"no `annotations/{path.name}` in `{path.parents[1]}`"
         raise TrainingError(message, hint="a folder as COCO 2017's") from None

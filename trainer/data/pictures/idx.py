@@ -22,6 +22,8 @@ MNIST_FILES = (
     "t10k-labels-idx1-ubyte",
 )
 _UNSIGNED_BYTE = 8
+# The largest of MNIST's files has 47 MB.
+MOST_BYTES = 256 << 20
 
 
 def write_idx(path: Path, shape: tuple[int, ...], values: bytes) -> None:
@@ -50,10 +52,15 @@ def read_idx(folder: Path, name: str) -> tuple[tuple[int, ...], bytes]:
 
 def _unpack(path: Path) -> bytes:
     try:
-        return gzip.decompress(path.read_bytes())
+        with gzip.open(path) as file:
+            content = file.read(MOST_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         message = f"`{path}` is not a complete gzip file: {error}"
         raise TrainingError(message, hint="get the file again") from None
+    if len(content) > MOST_BYTES:
+        message = f"`{path}` unpacks to more than {MOST_BYTES >> 20} MiB"
+        raise TrainingError(message, hint="get the file again")
+    return content
 
 
 def _parse(path: Path, content: bytes) -> tuple[tuple[int, ...], bytes]:

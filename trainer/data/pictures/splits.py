@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from trainer.common.errors import TrainingError
-from trainer.common.messages import warn
+from trainer.common.messages import few, warn
 from trainer.data.pictures.folders import FolderPictures, open_folders, visible
 from trainer.data.pictures.packed import open_packed
 from trainer.data.pictures.tars import TarPictures, open_tars
@@ -93,9 +93,8 @@ def open_splits(folder: Path, *, is_main: bool = True) -> tuple[Pictures, Pictur
         longer = max(train.classes, val.classes, key=len)
         train, val = train.with_classes(longer), val.with_classes(longer)
     if train.classes != val.classes:
-        odd = sorted(set(train.classes) ^ set(val.classes))
-        shown = ", ".join(odd[:5]) + (f" and {len(odd) - 5} more" if len(odd) > 5 else "")
-        message = f"`{folder}` has other classes in train than in val: {shown} in one of them only"
+        odd = few(sorted(set(train.classes) ^ set(val.classes)))
+        message = f"`{folder}` has other classes in train than in val: {odd} in one of them only"
         raise TrainingError(message, hint="each class needs a folder of pictures in both")
     return train, val
 

@@ -95,10 +95,8 @@ def _labelled(path: str) -> Iterator[tuple[tarfile.TarInfo, int]]:
     labels: dict[str, int] = {}
     try:
         with tarfile.open(path, "r:") as shard:
-            for member in shard:
+            for member in _members(path, shard):
                 name = PurePosixPath(member.name)
-                if member.isdir() or name.name.startswith("."):
-                    continue
                 key, suffix = _key(name)
                 if name.suffix.lower() in SUFFIXES:
                     _require_picture(path, member, suffix)
@@ -118,6 +116,15 @@ def _labelled(path: str) -> Iterator[tuple[tarfile.TarInfo, int]]:
             message = f"`{path}` has no label `{key}.{LABEL_SUFFIX}` for `{member.name}`"
             raise TrainingError(message, hint="a member of that name that holds a number from 0")
         yield member, labels[key]
+
+
+def _members(path: str, shard: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """Give what is no folder, and not hidden."""
+    for member in shard:
+        if member.size < 0:  # tarfile would go back by it, and read the same for ever
+            raise unreadable(path, f"`{member.name}` has a size below 0")
+        if not member.isdir() and not PurePosixPath(member.name).name.startswith("."):
+            yield member
 
 
 def _key(path: PurePosixPath) -> tuple[str, str]:

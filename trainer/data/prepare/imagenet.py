@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from trainer.common.errors import TrainingError
+from trainer.common.messages import few
 from trainer.data.archives.file import GET_AGAIN, ArchiveFile, Inflated, Section
 from trainer.data.archives.member_names import refusal
 from trainer.data.archives.tar import Member, tar_members
@@ -114,17 +115,19 @@ def val_files(classes: Sequence[str]) -> Callable[[ArchiveFile], Iterator[Member
     """Give the reader of the validation pictures, which puts each into its class's folder."""
 
     def files(source: ArchiveFile) -> Iterator[Member]:
-        num_files = 0
+        seen: set[int] = set()
         for member in tar_members(source):
             matched = _VAL_PICTURE.fullmatch(member.name.rpartition("/")[2])
             number = int(matched[1]) if matched else 0
             if not matched or not 1 <= number <= len(classes):
                 raise refusal(source.name, member.name, "the devkit knows no such picture")
+            if number in seen:
+                raise refusal(source.name, member.name, "two members are the same picture")
+            seen.add(number)
             member.name = f"val/{classes[number - 1]}/{matched[0]}"
-            num_files += 1
             yield member
-        if num_files != len(classes):
-            message = f"`{source.name}` holds {num_files} pictures, the devkit names {len(classes)}"
+        if len(seen) != len(classes):
+            message = f"`{source.name}` holds {len(seen)} pictures, the devkit names {len(classes)}"
             raise TrainingError(message, hint=GET_AGAIN)
 
     return files
@@ -136,7 +139,6 @@ def require_same_classes(folder: Path) -> None:
         {entry.name for entry in (folder / split).iterdir()} for split in ("train", "val")
     )
     if train != val:
-        odd = sorted(train ^ val)
-        shown = ", ".join(odd[:5]) + (f" and {len(odd) - 5} more" if len(odd) > 5 else "")
-        message = f"train and val have other classes: {shown} in one of them only"
+        odd = few(sorted(train ^ val))
+        message = f"train and val have other classes: {odd} in one of them only"
         raise TrainingError(message, hint="take the three archives of one edition")

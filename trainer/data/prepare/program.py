@@ -268,42 +268,22 @@ def _plan_imagenet(sources: _Sources, staging: Staging) -> list[_Part]:
     ]
 
 
-def _plan_coco(sources: _Sources, _: Staging) -> list[_Part]:
-    return [
-        _part(sources, archive, zipped_sets.coco_files, (root,))
-        for archive, root in zip(
-            sources.archives, ("annotations", "val2017", "train2017"), strict=True
-        )
-    ]
+def _plan(
+    look: Callable[[Path], zipped_sets.Contents], *roots: tuple[str, ...]
+) -> Callable[[_Sources, Staging], list[_Part]]:
+    """Plan a part for each archive, which unpacks to its roots."""
 
+    def plan(sources: _Sources, _: Staging) -> list[_Part]:
+        parts: list[_Part] = []
+        for archive, own in zip(sources.archives, roots, strict=True):
+            found = look(sources.folder / archive.name)
+            size = found.unpacked_bytes
+            parts.append(
+                _Part(name=archive.name, files=found.files, unpacked_bytes=size, roots=own)
+            )
+        return parts
 
-def _plan_hymenoptera(sources: _Sources, _: Staging) -> list[_Part]:
-    (archive,) = sources.archives
-    return [_part(sources, archive, zipped_sets.hymenoptera_files, ("train", "val"))]
-
-
-def _plan_mnist(sources: _Sources, _: Staging) -> list[_Part]:
-    return [
-        _part(sources, archive, zipped_sets.mnist_files, (archive.name.removesuffix(".gz"),))
-        for archive in sources.archives
-    ]
-
-
-def _plan_keras(sources: _Sources, _: Staging) -> list[_Part]:
-    (archive,) = sources.archives
-    return [_part(sources, archive, zipped_sets.keras_files, ("datasets",))]
-
-
-def _part(
-    sources: _Sources,
-    archive: Archive,
-    look: Callable[[Path], zipped_sets.Contents],
-    roots: tuple[str, ...],
-) -> _Part:
-    found = look(sources.folder / archive.name)
-    return _Part(
-        name=archive.name, files=found.files, unpacked_bytes=found.unpacked_bytes, roots=roots
-    )
+    return plan
 
 
 def _check_nothing_more(_: Path) -> None:
@@ -319,12 +299,24 @@ _DATASETS: dict[str, _DataSet] = {
     "imagenet": _DataSet(
         archives=published.IMAGENET, plan=_plan_imagenet, check=imagenet.require_same_classes
     ),
-    "coco": _DataSet(archives=published.COCO, plan=_plan_coco, check=_check_nothing_more),
-    "mnist": _DataSet(archives=published.MNIST, plan=_plan_mnist, check=_check_mnist),
+    "coco": _DataSet(
+        archives=published.COCO,
+        plan=_plan(zipped_sets.coco_files, ("annotations",), ("val2017",), ("train2017",)),
+        check=_check_nothing_more,
+    ),
+    "mnist": _DataSet(
+        archives=published.MNIST,
+        plan=_plan(zipped_sets.mnist_files, *((name,) for name in MNIST_FILES)),
+        check=_check_mnist,
+    ),
     "keras-mnist": _DataSet(
-        archives=published.KERAS_MNIST, plan=_plan_keras, check=_check_nothing_more
+        archives=published.KERAS_MNIST,
+        plan=_plan(zipped_sets.keras_files, ("datasets",)),
+        check=_check_nothing_more,
     ),
     "hymenoptera": _DataSet(
-        archives=published.HYMENOPTERA, plan=_plan_hymenoptera, check=_check_nothing_more
+        archives=published.HYMENOPTERA,
+        plan=_plan(zipped_sets.hymenoptera_files, ("train", "val")),
+        check=_check_nothing_more,
     ),
 }

@@ -21,16 +21,11 @@ from trainer.common.errors import TrainingError
 from trainer.data.archives.file import GET_AGAIN, ArchiveFile, Inflated
 from trainer.data.archives.tar import Member
 from trainer.data.archives.zip import member_path, read_directory, zip_members
+from trainer.data.pictures.idx import MOST_BYTES
 
-# The largest of MNIST's files has 47 MB.
-_MOST_IDX_BYTES = 256 << 20
-_PICTURE = r"[^/.][^/]*\.(?:jpg|jpeg|png)"
-_COCO = re.compile(
-    rf"((?:train|val)2017/{_PICTURE}|annotations/instances_(?:train|val)2017\.json)", re.IGNORECASE
-)
-_HYMENOPTERA = re.compile(
-    rf"hymenoptera_data/((?:train|val)/(?:ants|bees)/{_PICTURE})", re.IGNORECASE
-)
+_PICTURE = r"[^/.][^/]*\.(?i:jpg|jpeg|png)"
+_COCO = re.compile(rf"((?:train|val)2017/{_PICTURE}|annotations/instances_(?:train|val)2017\.json)")
+_HYMENOPTERA = re.compile(rf"hymenoptera_data/((?:train|val)/(?:ants|bees)/{_PICTURE})")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +52,13 @@ def mnist_files(path: Path) -> Contents:
 
     def files(source: ArchiveFile) -> Iterator[Member]:
         # Small enough to be held: how large it is shows only at its end.
-        content = b"".join(Inflated(source, _MOST_IDX_BYTES).rest())
+        content = b"".join(Inflated(source, MOST_BYTES).rest())
         yield Member(name=name, bytes=len(content), content=iter([memoryview(content)]))
 
-    return Contents(files=files, unpacked_bytes=_MOST_IDX_BYTES)
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 4))
+        told = int.from_bytes(file.read(4), "little")  # the content's size as gzip ends with it
+    return Contents(files=files, unpacked_bytes=min(told, MOST_BYTES))
 
 
 def keras_files(path: Path) -> Contents:

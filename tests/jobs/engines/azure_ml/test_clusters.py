@@ -161,6 +161,14 @@ def test_a_minimum_above_the_maximum_is_never_sent():
     assert client.sent == []
 
 
+def test_a_scale_that_was_sent_and_not_confirmed_is_no_refusal(monkeypatch):
+    client = FakeClient()
+    monkeypatch.setattr(client, "wait", lambda _, **__: False)
+    with pytest.raises(EnvironmentFailure, match="did not confirm the new scale within 120 s"):
+        set_scale(client, client.environment.clusters["gpu"], GPU, min_nodes=0, max_nodes=5)
+    assert len(client.sent) == 1
+
+
 def test_a_cluster_is_found_by_either_of_its_names():
     environment = make_cloud_environment()
     assert find_cluster(environment, "gpu") is find_cluster(environment, "gpu-4d5e6f")

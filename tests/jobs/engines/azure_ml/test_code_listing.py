@@ -10,9 +10,9 @@ import pytest
 
 from jobs.blobs.files import BLOCK_BYTES
 from jobs.contracts.errors import NotFound
-from jobs.engines.azure_ml.code_listing import SHAPE_FILE, CodeFile, read_code
+from jobs.engines.azure_ml.code_listing import CodeFile, read_code
 from jobs.engines.azure_ml.node_job import SNAPSHOT_FILE, snapshot_file
-from jobs.rank.code import LIST_FILE
+from jobs.rank.code import LIST_FILE, SHAPE_FILE
 from tests.fakes.gangs import make_spec
 
 STARTER = CodeFile(name=SNAPSHOT_FILE, bytes=len(snapshot_file()), reason="starts each rank")

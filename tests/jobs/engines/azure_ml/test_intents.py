@@ -10,6 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from jobs.contracts.errors import Unreached
+from jobs.contracts.spec import RunState
+from jobs.engines.azure_ml import submission
 from jobs.engines.azure_ml.intents import (
     GIVEN_UP,
     INTENT,
@@ -28,6 +31,7 @@ from jobs.engines.azure_ml.request import plan_job
 from jobs.engines.azure_ml.submission import SETTLE_S, claimed, settle_intents
 from jobs.engines.azure_ml.uploads import UploadCache
 from jobs.runs.cloud_folder import state_root, workspace_folder
+from jobs.runs.run_folder import read_events
 from jobs.runs.store import RunStore, run_id
 from tests.fakes.cloud_stack import IMAGE, make_cloud_environment
 from tests.fakes.gangs import make_spec
@@ -184,3 +188,22 @@ def test_what_a_killed_launch_had_copied_goes_where_no_job_can_have_been_sent(
         settle_intents(environment, lambda run: bool(asked.append(run)))
     assert sorted(store.runs.iterdir()) == sorted([young, held])
     assert asked == []
+
+
+def test_a_run_that_azure_never_got_is_lost_once_while_the_blob_store_is_out_of_reach(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    environment = make_cloud_environment()
+    run_dir, _ = make_intent(RunStore(workspace_folder(environment)), ago_s=SETTLE_S + 1)
+    (run_dir / "run.json").touch()
+
+    def nobody(_environment):
+        message = "nobody answers"
+        raise Unreached(message)
+
+    monkeypatch.setattr(submission, "open_runs_store", nobody)
+    for _ in range(2):
+        settle_intents(environment, lambda _: False)
+    assert [event.state for event in read_events(run_dir)] == [RunState.LOST]
+    assert (run_dir / GIVEN_UP).exists()

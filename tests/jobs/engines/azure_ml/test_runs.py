@@ -19,8 +19,8 @@ from jobs.engines.azure_ml.intents import Intent, write_intent
 from jobs.engines.azure_ml.refusals import CloudRefusal, WorkspaceGone, explain, unreachable
 from jobs.engines.azure_ml.retry import begin_again
 from jobs.runs.failure import RankReport
+from jobs.runs.run_folder import RunEvent
 from jobs.runs.selection import Selection
-from jobs.runs.store import RunEvent
 from tests.fakes.azure_runs import RUN, MemoryRuns, details
 from tests.fakes.cloud_stack import make_cloud_environment
 from tests.fakes.gangs import make_spec

@@ -27,7 +27,8 @@ from jobs.engines.local.gang import Gang
 from jobs.engines.local.launchers import gang_request
 from jobs.engines.local.wakeup import Interrupted, Wakeup
 from jobs.host.processes import MARK
-from jobs.runs.failure import LONGEST_MESSAGE, RankReport, Sign
+from jobs.runs.failure import LONGEST_MESSAGE, RankReport
+from jobs.runs.hanging import Sign
 from jobs.runs.supervision import Handover
 from tests.fakes.gangs import make_cluster, make_environment, make_spec
 from tests.fakes.scripted_gang import ScriptedGang, WrittenFiles

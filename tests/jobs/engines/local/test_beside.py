@@ -16,7 +16,7 @@ import pytest
 
 from jobs.cli import main
 from jobs.contracts.spec import RunHandle, RunState
-from jobs.runs.store import read_events
+from jobs.runs.run_folder import read_events
 from tests.busy import HANG_S, limit_s
 from tests.fakes.gangs import Gangs
 

@@ -15,7 +15,8 @@ from jobs.engines.local import engine as local_engine
 from jobs.engines.local.engine import LocalEngine
 from jobs.engines.local.launchers import read_request
 from jobs.host.gpus import count_gpus, visible_gpus
-from jobs.jobfile.read import catalog_names, load_job
+from jobs.jobfile.find import catalog_names
+from jobs.jobfile.read import load_job
 from jobs.launching.plan import plan_on
 from tests.contract.test_catalog import resolved
 from tests.fakes.gangs import make_environment, make_spec

@@ -13,7 +13,8 @@ from msgspec import structs
 from jobs.engines.local import heartbeat
 from jobs.engines.local.heartbeat import CPU_SAMPLE_S, Activity, observe
 from jobs.host.processes import Glance, Process
-from jobs.runs.failure import RankReport, Sign
+from jobs.runs.failure import RankReport
+from jobs.runs.hanging import Sign
 from tests.fakes.turned_clock import TurnedClock
 
 LIMIT_S = 60.0

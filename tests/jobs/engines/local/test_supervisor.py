@@ -20,7 +20,7 @@ from jobs.engines.local.queue import Slots
 from jobs.engines.local.supervisor import QUEUE_RECHECK_S, Supervisor
 from jobs.engines.local.wakeup import Interrupted, Wakeup
 from jobs.runs import supervision
-from jobs.runs.store import read_events
+from jobs.runs.run_folder import read_events
 from jobs.runs.supervision import Handover
 from tests.fakes.gangs import make_environment, make_spec
 from tests.fakes.turned_clock import TurnedClock

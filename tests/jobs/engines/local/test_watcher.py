@@ -14,7 +14,7 @@ from jobs.contracts.spec import RunState
 from jobs.engines.local.queue import Slots
 from jobs.host.processes import MARK, read_process
 from jobs.runs import supervision
-from jobs.runs.store import RunEvent, append_event, read_events
+from jobs.runs.run_folder import RunEvent, append_event, read_events
 from tests.busy import HANG_S, wait_until
 
 # A supervisor that does nothing but what the test says, and its watcher.

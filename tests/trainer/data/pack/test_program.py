@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
@@ -94,6 +95,21 @@ def test_pretrained_weights_beside_the_pictures_come_along(tmp_path):
     (folder / "notes.txt").write_bytes(b"no weights")
     packed = content(run_pack(folder, tmp_path / "shards"))
     assert packed == {**plain, "resnet18.pth": hashlib.sha256(b"weights").hexdigest()}
+
+
+def test_weights_that_cannot_be_copied_are_named(tmp_path, monkeypatch, capsys):
+    folder = write_classes(tmp_path / "pictures")
+    (folder / "resnet18.pth").write_bytes(b"weights")
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(shutil, "copyfile", refuse)
+    assert main([str(folder), "--to", str(tmp_path / "shards")]) == 1
+    path, hint = folder / "resnet18.pth", "free some space, or take the file out of the folder"
+    message = f"the weights `{path}` cannot be copied to the shards: No space left on device"
+    assert capsys.readouterr().err == f"error: {message} (hint: {hint})\n"
+    assert not (tmp_path / "shards").exists()
 
 
 def test_every_picture_is_read_back_at_its_place_with_its_label(pictures, packed):
@@ -394,6 +410,11 @@ def test_a_folder_that_cannot_be_packed_is_refused(tmp_path, change, message):
         ({"images": [{"id": 1, "file_name": "../x.jpg"}], "annotations": []}, "x.jpg"),
         ({"images": [{"id": 2**32, "file_name": "x.jpg"}], "annotations": []}, "4294967296"),
         ({"annotations": {}}, None),
+        ({"categories": [{"id": 1, "name": "\ud800"}], "annotations": []}, "not in COCO's format"),
+        (
+            {"images": [{"id": 1, "file_name": "x.jpg", "url": "\ud800"}], "annotations": []},
+            "what the annotations say of `.*x.jpg` is not text: surrogates not allowed",
+        ),
     ],
 )
 def test_annotations_that_are_not_cocos_are_refused(tmp_path, change, message):

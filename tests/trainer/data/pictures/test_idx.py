@@ -7,6 +7,7 @@ import gzip
 import pytest
 
 from trainer.common.errors import TrainingError
+from trainer.data.pictures import idx
 from trainer.data.pictures.idx import read_idx, write_idx
 
 
@@ -46,4 +47,11 @@ def _damaged(content: bytes) -> bytes:
 def test_a_file_that_is_not_whole_is_named(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(TrainingError, match=message):
+        read_idx(tmp_path, "a")
+
+
+def test_a_file_that_unpacks_to_too_much_is_not_read_to_its_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(idx, "MOST_BYTES", 1 << 20)
+    (tmp_path / "a.gz").write_bytes(gzip.compress(bytes((1 << 20) + 1)))
+    with pytest.raises(TrainingError, match=r"a\.gz` unpacks to more than 1 MiB"):
         read_idx(tmp_path, "a")

@@ -304,6 +304,16 @@ class TestMistakes:
         write_files(tmp_path, {"train/0.tar": b"no tar at all" * 100})
         self.check(tmp_path, "`DIR/train/0.tar` cannot be read: ")
 
+    def test_a_member_of_a_size_below_0(self, tmp_path):
+        """Python's tarfile goes back by it, and read the same members for ever."""
+        path = tmp_path / "train" / "0.tar"
+        write_shard(path, {"a.jpg": b"", "a.cls": b"0"})
+        member = tarfile.TarInfo("b.jpg")
+        member.size = -tarfile.BLOCKSIZE
+        header = member.tobuf(tarfile.GNU_FORMAT)
+        path.write_bytes(path.read_bytes()[: 3 * tarfile.BLOCKSIZE] + header + bytes(1024))
+        self.check(tmp_path, "`DIR/train/0.tar` cannot be read: `b.jpg` has a size below 0")
+
     def test_a_shard_without_pictures(self, tmp_path):
         write_shard(tmp_path / "train" / "0.tar", {"a.txt": b""})
         self.check(tmp_path, "the tar shards in `DIR/train` hold no picture")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import shutil
 import subprocess
@@ -135,6 +136,14 @@ def _other_labels(archives: Path) -> None:
     write_sums(archives)
 
 
+def _twice(archives: Path) -> None:
+    with tarfile.open(archives / VAL, "a") as archive:
+        member = archive.getmembers()[0]
+        member.name = f"again/{member.name}"
+        archive.addfile(member, io.BytesIO(bytes(member.size)))
+    write_sums(archives)
+
+
 def _other_classes(archives: Path) -> None:
     names = [name.replace("n01", "n02") for name in class_names(NUM_CLASSES)]
     write_devkit(archives / DEVKIT, names, [n % NUM_CLASSES for n in range(23)])
@@ -163,6 +172,7 @@ def _odd_sums(archives: Path) -> None:
         (lambda archives: (archives / VAL).unlink(), f"holds no `{VAL}` (hint: get it from https:"),
         (_flat, f"`{TRAIN}` holds `ILSVRC2012_val_00000001.JPEG`, not tar archives of classes"),
         (_other_labels, "the devkit knows no such picture"),
+        (_twice, "two members are the same picture"),
         (_other_classes, "train and val have other classes: n01440764, n01440771"),
         (_no_meta, f"`{DEVKIT}` holds no `data/meta.mat`"),
         (_no_sum, f"none for `{DEVKIT}`, `{VAL}` (hint: sha256sum"),

@@ -25,6 +25,7 @@ from trainer.data.disk.events import Events
 from trainer.data.pictures import coco
 from trainer.data.pictures.idx import MNIST_FILES, read_idx
 from trainer.data.pictures.splits import open_splits
+from trainer.data.prepare import zipped_sets
 from trainer.data.prepare.program import main, prepare_archives
 from trainer.data.prepare.published import (
     HYMENOPTERA,
@@ -110,6 +111,26 @@ def test_ants_and_bees_become_class_folders_without_what_is_no_picture(tmp_path)
     assert read_prepared(tmp_path / "set") == pictures
     train, val = open_splits(tmp_path / "set")
     assert (train.classes, len(train.labels), len(val.labels)) == (("ants", "bees"), 7, 6)
+
+
+def test_folders_in_other_letters_are_none_of_the_sets(tmp_path, capsys):
+    """They were unpacked, and then removed as what is left of another program."""
+    archives = tmp_path / "archives"
+    archives.mkdir()
+    members = {f"hymenoptera_data/{split}/ants/1.jpg": b"picture" for split in ("Train", "Val")}
+    write_zip(archives / "hymenoptera_data.zip", members)
+    write_sums(archives)
+    assert prepare("hymenoptera", archives, tmp_path / "set", "--no-weights") == 1
+    assert "`hymenoptera_data.zip` holds none of the expected files" in capsys.readouterr().err
+    assert not (tmp_path / "set").exists()
+
+
+def test_a_gzip_file_needs_the_room_that_it_says(tmp_path):
+    """Each of the four stood for the most that is unpacked of one: 1.3 GB for 55 MB."""
+    (tmp_path / "a.gz").write_bytes(gzip.compress(bytes(7_840_016)))
+    (tmp_path / "b.gz").write_bytes(b"no")
+    sizes = [zipped_sets.mnist_files(tmp_path / name).unpacked_bytes for name in ("a.gz", "b.gz")]
+    assert sizes == [7_840_016, int.from_bytes(b"no", "little")]
 
 
 @pytest.fixture
