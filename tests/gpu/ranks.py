@@ -46,10 +46,11 @@ def share_gpu() -> None:
     """Let the ranks of this machine take its first GPU, each as if it were alone on a machine."""
     rank = os.environ["RANK"]
     os.environ |= {"CUDA_VISIBLE_DEVICES": "0", "NCCL_HOSTID": rank, "NCCL_SOCKET_IFNAME": "lo"}
-    from trainer.pytorch import meeting
+    from trainer.pytorch import meeting, strategy
 
     require_devices = meeting.require_devices
     meeting.require_devices = lambda devices, **_: require_devices(devices, backend="gloo")
+    strategy.require_own_gpus = lambda _: None
 
 
 def fail_at(step: int) -> None:

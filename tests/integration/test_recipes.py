@@ -206,10 +206,11 @@ def test_what_is_beyond_a_gpus_memory_is_said_with_its_batch(memory):
 
 def test_an_own_sample_that_is_cut_off_is_passed_over_and_a_missing_one_is_not(found):
     """Once in training and once in evaluation, which name it by its place."""
-    line = "warning: image file is truncated; it is skipped, 1 of at most 5\n"
+    line = "warning: image file is truncated; it is skipped, {} of at most 5\n".format
+    # The fourth of the training set, and the fourth of the validation set.
     assert found["torn"] == {
-        "0/5": [2, line],
-        "2/5": [2, line],
+        "0/5": [2, line(1) + line(2)],
+        "2/5": [2, line(1) + line(2)],
         "0/0": "image file is truncated (hint: get the file again, or take it away)",
         "place": [[3.0] * 4, ""],
         "missing": "7.png",

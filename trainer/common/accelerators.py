@@ -131,6 +131,19 @@ def require_devices(devices: Sequence[RankDevice], *, backend: str) -> None:
             raise TrainingError(message, hint="--dist-backend gloo, or a GPU for each rank")
 
 
+def require_own_gpus(gpus: Sequence[str]) -> None:
+    """Raise TrainingError where two ranks share a GPU, whose names are in the order of ranks."""
+    firsts: dict[str, int] = {}
+    for rank, gpu in enumerate(gpus):
+        if firsts.setdefault(gpu, rank) != rank:
+            message = (
+                f"ranks {firsts[gpu]} and {rank} share GPU {gpu}, and NCCL takes one rank a GPU"
+            )
+            raise TrainingError(
+                message, hint="a GPU for each rank, or --strategy ddp --dist-backend gloo"
+            )
+
+
 def is_told(environ: Mapping[str, str], *, num_ranks: int) -> bool:
     """Tell whether somebody has set CUDA_VISIBLE_DEVICES to fewer GPUs than this node has ranks.
 

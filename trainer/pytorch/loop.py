@@ -36,12 +36,12 @@ from trainer.pytorch.guard import Guard
 from trainer.pytorch.keeper import Keeper, Trainable
 from trainer.pytorch.layout import to_device
 from trainer.pytorch.model_file import load_model
-from trainer.pytorch.precision import autocast, make_scaler, take_step
+from trainer.pytorch.precision import autocast, make_scaler, require_units, take_step
 from trainer.pytorch.profiling import Profiler
 from trainer.pytorch.state import require_state
 from trainer.pytorch.step_parts import StepParts
 from trainer.pytorch.task import B, OptionsT, Part, Task
-from trainer.pytorch.transfer import copied_ahead
+from trainer.pytorch.transfer import copied_ahead, each_tensor
 from trainer.pytorch.whole_samples import seed_build
 
 BEGINNING = "the network and what it begins with"
@@ -54,6 +54,7 @@ def run(task: Task[OptionsT, B]) -> None:
     """
     options, ranks = task.options, task.ranks
     model_name(task.program)
+    require_units(options.precision, task.device)
     if options.predict is not None:
         _predict(task)
         return
@@ -240,7 +241,11 @@ class Training(Generic[OptionsT, B]):
         self._model.train()
 
         def step(number: int) -> None:
-            self._take_step([task.trial(number)] * task.num_parts, 0.0)
+            part = task.trial(number)
+            # A training has all parts of a step there, the next one and the one before (copied_ahead).
+            others = [each_tensor(part.batch, torch.clone) for _ in range(task.num_parts + 1)]
+            self._take_step([part] * task.num_parts, 0.0)
+            del others
 
         found = largest_batch(
             lambda number: holds(step, number), least=task.least_batch, hint=task.less_memory

@@ -45,7 +45,7 @@ from trainer.pytorch.networks import NO_WEIGHTS
 from trainer.pytorch.precision import make_sgd
 from trainer.pytorch.program import TorchOptions, run_program
 from trainer.pytorch.task import Loss, Part, Task
-from trainer.pytorch.transfer import place
+from trainer.pytorch.transfer import each_tensor, place
 
 # The batch that `--lr` is for, and where the rate falls: after 16 and 22 of 26 epochs.
 LR_BATCH = 16
@@ -274,7 +274,8 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
         """Make a batch of the picture with the most objects, which takes the most memory."""
         sample = place(self.training.read_fullest(), self.device)
         samples = [sample.number] * number
-        return Part(batch=[sample] * number, samples=samples, num_samples=number)
+        batch = [each_tensor(sample, torch.clone) for _ in range(number)]
+        return Part(batch=batch, samples=samples, num_samples=number)
 
     def loss(self, model: nn.Module, part: Part[Sequence[Sample]]) -> Loss:
         """Add up the losses of regions, boxes, classes and masks."""

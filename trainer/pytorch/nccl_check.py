@@ -133,8 +133,8 @@ class Check:
     def _measure_sizes(self) -> list[Measured]:
         """Measure every size over all ranks, and print and log each."""
         found: list[Measured] = []
-        say_main = say if self._world.is_main else _say_nothing
-        say_main(f"{'SIZE':>10} {'TIME':>12} {'ALGORITHM GB/S':>16} {'BUS GB/S':>12}")
+        if self._world.is_main:
+            say(f"{'SIZE':>10} {'TIME':>12} {'ALGORITHM GB/S':>16} {'BUS GB/S':>12}")
         # By hand it may write beside a training.
         metrics = Metrics(
             self._run_dir.metrics, self._world, only_split=MAIN_FIGURE.split, main=MAIN_FIGURE
@@ -143,8 +143,9 @@ class Check:
             for step, num_bytes in enumerate(message_sizes(self._most), start=1):
                 each = self._measure(num_bytes, None, self._world.size)
                 found.append(each)
-                told = f"{size_text(num_bytes):>10} {time_text(each.seconds):>12}"
-                say_main(f"{told} {each.algorithm:>16.3f} {each.bus:>12.3f}")
+                if self._world.is_main:
+                    told = f"{size_text(num_bytes):>10} {time_text(each.seconds):>12}"
+                    say(f"{told} {each.algorithm:>16.3f} {each.bus:>12.3f}")
                 figures = {"bytes": num_bytes, "time_us": each.seconds * 1e6}
                 bandwidth = {"bus_gb_per_s": each.bus}
                 metrics.log(step=step, epoch=0, split=MAIN_FIGURE.split, **figures, **bandwidth)
@@ -302,10 +303,6 @@ class Check:
                 "problems": self._problems,
             }
         )
-
-
-def _say_nothing(text: str) -> None:
-    """Drop what only rank 0 prints."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

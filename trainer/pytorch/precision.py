@@ -16,6 +16,15 @@ from trainer.pytorch.strategy import Strategy
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
+def require_units(name: PrecisionName, device: torch.device) -> None:
+    """Raise TrainingError for bf16 on a GPU that only emulates it, as those before Ampere do."""
+    if name != "bf16" or device.type != "cuda":
+        return
+    if not torch.cuda.is_bf16_supported(including_emulation=False):
+        message = f"{torch.cuda.get_device_name(device)} has no units for bf16"
+        raise TrainingError(message, hint="--precision fp16")
+
+
 def autocast(name: PrecisionName, device: torch.device) -> torch.autocast:
     """Give the context in which networks compute; weights stay fp32."""
     return torch.autocast(device.type, dtype=DTYPES[name], enabled=name != "fp32")
@@ -37,8 +46,9 @@ def make_sgd(
 
     A fused SGD makes its first momentum of uninitialised memory where the scaler skips its first
     step (torch 2.15, torch/optim/sgd.py; https://github.com/LibreYOLO/libreyolo/pull/771 met it): with
-    a scaler it begins with zeros, which come to the same. Horovod makes the optimizer again from its
-    groups, without them; there the scaler waits, and skips the call.
+    a scaler it begins with zeros, which come to the same. Horovod's wrapper is a new optimizer of the
+    same groups, without that state, which skips no step by itself: there the host waits for the
+    scaler's answer and leaves the call out.
     """
     given = [*parameters]
     fused = can_fuse(given, scaler=scaler)

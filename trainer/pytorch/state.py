@@ -176,7 +176,7 @@ def rank_state(network: nn.Module, device: torch.device) -> dict[str, Tensor]:
     if device.type == "cuda":
         own["cuda_rng"] = torch.cuda.get_rng_state(device)
     buffers = [each.detach().flatten() for each in float_buffers(network)]
-    own["buffers"] = torch.cat(buffers).cpu() if buffers else torch.empty(0)
+    own["buffers"] = torch.cat(buffers) if buffers else torch.empty(0)
     return own
 
 

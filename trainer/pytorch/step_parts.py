@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
@@ -14,16 +15,15 @@ from torch.optim import Optimizer
 
 # DDP times each of its first ten steps, then one of so many.
 EVERY = 10
-_MOST_WAITING = 16  # steps of a GPU whose end was not seen yet
 
 
 class StepParts:
     """Means of a step since they were taken last, in seconds: `compute_s` and `exchange_s`.
 
-    The exchange is the time from the last gradient to the last average of all ranks. DDP times it
-    itself (https://pytorch.org/docs/stable/ddp_comm_hooks.html has what lies between), on the GPU by
-    events; Horovod's is the wait for it, on CPUs alone: a GPU may still compute meanwhile. Where it is
-    not known, nothing is told.
+    The exchange is the time from the last gradient to the last average of all ranks. DDP times it by
+    itself (https://pytorch.org/docs/stable/ddp_comm_hooks.html has what lies between), on a GPU by
+    events, for which the host waits one step in ten. Under Horovod it is the wait for the averages, on
+    CPUs only: on a GPU that wait also has what is still being computed, and nothing is told.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class StepParts:
         self._is_gpu = device.type == "cuda"
         self._ddp: Any = wrapped if isinstance(wrapped, DistributedDataParallel) else None
         self._steps_s: list[float] = []
-        self._events: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
+        self._events: deque[tuple[torch.cuda.Event, torch.cuda.Event]] = deque()
         self._waited_s = 0.0
         averaging: Any = optimizer
         is_horovod = self._ddp is None and hasattr(optimizer, "synchronize")
@@ -52,6 +52,9 @@ class StepParts:
     @contextmanager
     def step(self) -> Generator[None]:
         """Time a step: forward, backward, exchange and the optimizer's."""
+        if not self._is_known:
+            yield
+            return
         if not self._is_gpu:
             began_s = self._clock()
             yield
@@ -61,16 +64,14 @@ class StepParts:
         began.record()
         yield
         ended.record()
-        self._events = [*self._events, (began, ended)][-_MOST_WAITING:]
+        self._events.append((began, ended))
+        self._count_ended()
 
     def take(self) -> dict[str, float]:
         """Give the means; empty before the first, and where the exchange is not known."""
-        for began, ended in self._events:
-            if ended.query():
-                self._steps_s.append(began.elapsed_time(ended) / 1e3)
-        self._events = [each for each in self._events if not each[1].query()]
+        self._count_ended()
         num_steps = len(self._steps_s)
-        if not num_steps or not self._is_known:
+        if not num_steps:
             return {}
         step_s = sum(self._steps_s) / num_steps
         exchange_s = self._waited_s / num_steps if self._ddp is None else self._ddp_exchange_s()
@@ -80,6 +81,12 @@ class StepParts:
         # DDP's is of one step, which may have lasted longer than the mean.
         exchange_s = min(exchange_s, step_s)
         return {"compute_s": step_s - exchange_s, "exchange_s": exchange_s}
+
+    def _count_ended(self) -> None:
+        """Count the steps that a GPU has ended; the guard's reading of sums lets few of them wait."""
+        while self._events and self._events[0][1].query():
+            began, ended = self._events.popleft()
+            self._steps_s.append(began.elapsed_time(ended) / 1e3)
 
     def _ddp_exchange_s(self) -> float | None:
         """Read what DDP timed of its newest step that it timed; nanoseconds there."""

@@ -18,13 +18,14 @@ from trainer.common.accelerators import (
     place_on_gpu,
     refuse_unusable,
     require_one_kind,
+    require_own_gpus,
 )
 from trainer.common.errors import TrainingError
 from trainer.common.program import RanksOf
 from trainer.common.training_options import DeviceName
 from trainer.common.world import FROM_ENVIRONMENT, World
 from trainer.pytorch.layout import DenseViews, dense_view
-from trainer.pytorch.meeting import agree_on_devices, meet
+from trainer.pytorch.meeting import agree_on_devices, meet, name_of_gpu
 
 StrategyName = Literal["single", "horovod", "ddp"]
 
@@ -211,6 +212,9 @@ class Horovod:
         is_gpu = torch.tensor(int(device.type == "cuda"), dtype=torch.uint8)
         is_gpu_0 = hvd.broadcast(is_gpu, root_rank=0, name="device").item()
         require_one_kind(world.rank, is_gpu=device.type == "cuda", is_gpu_0=bool(is_gpu_0))
+        if device.type == "cuda":
+            own = torch.tensor(list(name_of_gpu(device).encode()), dtype=torch.uint8)
+            require_own_gpus([bytes(each.tolist()).decode() for each in self.gather(own)])
 
     def wrap(
         self, model: nn.Module, optimizer: Optimizer, *, num_backwards: int = 1

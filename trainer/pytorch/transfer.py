@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
@@ -56,7 +57,7 @@ def copied_ahead(batches: Iterable[T], device: torch.device) -> Iterator[T]:
         for batch in batches:
             yield each_tensor(batch, lambda tensor: tensor.to(device))
         return
-    copying = torch.cuda.Stream(device)
+    copying = _copying(device)
 
     def begin(batch: T) -> tuple[T, torch.cuda.Event]:
         with torch.cuda.stream(copying):
@@ -76,6 +77,12 @@ def copied_ahead(batches: Iterable[T], device: torch.device) -> Iterator[T]:
             yield taken(*before)
     if begun is not None:
         yield taken(*begun)
+
+
+@functools.cache
+def _copying(device: torch.device) -> torch.cuda.Stream:
+    """Give the one stream of a device's copies: torch uses memory again on its own stream only."""
+    return torch.cuda.Stream(device)
 
 
 def place(batch: T, device: torch.device) -> T:

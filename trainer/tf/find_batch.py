@@ -17,6 +17,15 @@ from trainer.tf.job import Job
 from trainer.tf.steps import make_learning
 
 
+def is_lack(error: tf.errors.OpError) -> bool:
+    """Tell an error of too little memory on a GPU: cuDNN's is of all algorithms that it tried."""
+    said = str(error)
+    is_of_cudnn = "No algorithm worked" in said
+    return isinstance(error, tf.errors.ResourceExhaustedError) or (
+        is_of_cudnn and ("Out of memory" in said or "ALLOC_FAILED" in said)
+    )
+
+
 def tell_largest_batch(job: Job) -> None:
     """Say the largest batch of which memory holds a step, and write it into the summary.
 
@@ -38,7 +47,9 @@ def tell_largest_batch(job: Job) -> None:
             for _ in range(2):  # what the first leaves behind takes room in the second
                 images = tf.zeros((number, side, side, 3), tf.uint8)
                 learn(images, tf.zeros(number, tf.int64)).numpy()
-        except tf.errors.ResourceExhaustedError:
+        except tf.errors.OpError as error:
+            if not is_lack(error):
+                raise
             return False
         return True
 

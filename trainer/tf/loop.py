@@ -18,7 +18,7 @@ from trainer.common.metrics import MainFigure, Metrics
 from trainer.common.position import Position
 from trainer.common.throughput import Throughput
 from trainer.common.trackers import open_trackers
-from trainer.tf.find_batch import beyond_memory, tell_largest_batch
+from trainer.tf.find_batch import beyond_memory, is_lack, tell_largest_batch
 from trainer.tf.finish import write_results
 from trainer.tf.guard import Guard
 from trainer.tf.job import Build, Job, Options, prepare
@@ -53,8 +53,8 @@ def run(
 ) -> None:
     """Train from where the last checkpoint left off, evaluate after every epoch, write the model.
 
-    Or evaluate, predict, or find the largest batch only, as the options say. Raises TrainingError for what the user can correct,
-    and Preempted, on all ranks at one step.
+    With `--evaluate-only`, `--predict` or `--find-batch` do that alone. Raises TrainingError for what
+    the user can correct, and Preempted, on all ranks at one step.
     """
     began_s = time.perf_counter()
     try:
@@ -66,7 +66,9 @@ def run(
             tell_largest_batch(job)
             return
         train(job, make, began_s=began_s)
-    except tf.errors.ResourceExhaustedError:
+    except tf.errors.OpError as error:
+        if not is_lack(error):
+            raise
         if options.predict is not None:
             message = f"the GPU's memory does not hold {PREDICTED}"
             raise TrainingError(message, hint=OTHERS_HINT) from None

@@ -145,9 +145,15 @@ def searched(framework: str) -> object:
         found["search"] = call(framework, "--find-batch", "--output-dir", "search")
         found["tried"] = [*tried]
         found["train"] = call(framework, "--batch-per-rank", "6", "--output-dir", "train")
-    full = tf.errors.ResourceExhaustedError(None, None, "OOM")
-    with mock.patch.object(trainer.tf.loop, "predict", side_effect=full):
-        found["predict"] = call(framework, "--predict", ".", "--model", "search/summary.json")
+    cudnn = (
+        "No algorithm worked! Error messages: Profiling failure: RESOURCE_EXHAUSTED: Out of memory"
+    )
+    for name, full in {
+        "predict": tf.errors.ResourceExhaustedError(None, None, "OOM"),
+        "cuDNN": tf.errors.NotFoundError(None, None, cudnn),
+    }.items():
+        with mock.patch.object(trainer.tf.loop, "predict", side_effect=full):
+            found[name] = call(framework, "--predict", ".", "--model", "search/summary.json")
     found["summary"] = json.loads(Path("search/summary.json").read_text())
     return found
 

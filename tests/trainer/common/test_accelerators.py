@@ -11,6 +11,7 @@ from trainer.common.accelerators import (
     place_on_gpu,
     refuse_unusable,
     require_devices,
+    require_own_gpus,
     warn_of_emulation,
 )
 from trainer.common.errors import TrainingError
@@ -165,3 +166,9 @@ def test_ranks_on_another_kind_of_device_than_rank_0_are_named():
     said = "rank {} computes on the {}, rank 0 on the {} (hint: --device cpu, or nodes whose GPUs all work)"
     assert refused([*gpus, cpu]) == said.format(2, "CPU", "GPU")
     assert refused([cpu, *gpus]) == said.format(1, "GPU", "CPU")
+
+
+def test_ranks_that_share_a_gpu_are_told_before_nccl_meets_them():
+    require_own_gpus(["a", "b", "c"])
+    with pytest.raises(TrainingError, match=r"^ranks 1 and 3 share GPU b, and"):
+        require_own_gpus(["a", "b", "c", "b"])
