@@ -86,6 +86,8 @@ def test_a_task_without_batches_in_an_epoch_is_refused_and_evaluates_in_eval_mod
         "not finite": "evaluate() gives a figure `close` that is nan "
         "(hint: a smaller --lr than 0.001)",
         "modes": [False] * 3,
+        # Of a network, a data set and a loss.
+        "least": {"loss": "min"},
     }
 
 

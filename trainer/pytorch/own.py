@@ -1,6 +1,6 @@
 """Trains a network of yours on a data set of yours, with your own loss and figures.
 
-A file of your own calls `main` with three functions and the name of the figure that counts
+A file of your own calls `main` with a network, a data set and a loss
 (docs/own-model.md, examples/own-model/segmentation.py).
 """
 
@@ -66,9 +66,9 @@ class Own:
     """Describe a user's training: its network, data, loss and figures.
 
     `data` takes the seed, at which the global generators begin in it, too: each rank makes the same
-    sets. `loss` gives the mean over a batch, `figures` the value of each figure for each sample (N); both
-    take the network's outputs and the targets. `main` names the figure that counts, of which more
-    is better, or is "loss", of which less is. `predict` looks at one file by the network, which is in eval mode, may draw into the
+    sets. `loss` gives the mean over a batch, `figures` the value of each figure for each sample (N), if
+    any; both take the network's outputs and the targets. `main` names the figure that counts, of which
+    more is better, or is "loss", of which less is. `predict` looks at one file by the network, which is in eval mode, may draw into the
     folder, and gives the cells of a table by column.
     """
 
@@ -76,8 +76,8 @@ class Own:
     build: Callable[[], nn.Module]
     data: Callable[[int], tuple[Samples, Samples]]
     loss: Callable[[Any, Tensor], Tensor]
-    figures: Callable[[Any, Tensor], Mapping[str, Tensor]]
-    main: str
+    figures: Callable[[Any, Tensor], Mapping[str, Tensor]] = lambda *_: {}
+    main: str = LOSS
     predict: Callable[[nn.Module, Path, Path], Row] | None = None
 
 

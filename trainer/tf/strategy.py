@@ -329,9 +329,9 @@ class MultiWorkerMirrored:
 
         A rank that ends right after its part of the last collective cuts off a slower one's.
         """
-        if self._strategy is None:
+        strategy, self._strategy = self._strategy, None
+        if strategy is None or self._size == 1:
             return
-        self._strategy = None
         service, others = context.context(), range(1, self._size)
         with contextlib.suppress(tf.errors.OpError):  # one has ended: there is nobody to wait for
             if self._rank == 0:
