@@ -3,22 +3,20 @@
 import json
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 
 from jobs.host import trust
 from jobs.images.recipes import read_recipe
 from tests.fakes import fake_container_engine
-
-ROOT = Path(__file__).parents[3]
+from tests.fakes.shipped_images import copy_images
 
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A project of its own, nothing installed, no engine on PATH."""
     root = tmp_path / "project"
-    shutil.copytree(ROOT / "images", root / "images")
+    copy_images(root)
     (root / "trainer").mkdir()
     monkeypatch.setattr(trust, "INSTALLED", root)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
