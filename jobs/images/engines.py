@@ -156,7 +156,8 @@ class ContainerEngine:
         words = ["run", *fixed, *options, reference, *command[1:]]
         answer = self._ask(words, timeout_s=FIRST_START_TIMEOUT_S)
         if answer.returncode:
-            hint = f"ranks need {needs}; try: {self.name} run --rm -it {reference}"
+            tried = " ".join([self.name, "run", "--rm", "-it", *options, reference])
+            hint = f"ranks need {needs}; try: {tried}"
             raise self._failure(answer, f"cannot run ranks in {reference}", hint=hint)
 
     def _command(self, *arguments: str) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypedDict
 
-from jobs.contracts.errors import EnvironmentFailure, NotFound
+from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.host import console
 from jobs.images.engines import find_engine
 from jobs.images.recipes import REPOSITORY, VARIANTS, read_recipe
@@ -56,7 +56,7 @@ def _containers(name: str, project: Path, built: list[str] | None) -> list[Conta
     for variant in VARIANTS:
         try:
             reference = read_recipe(name, variant, project).reference
-        except NotFound:
+        except LaunchError:  # no such variant, or no lock that it can be built from
             continue
         is_built = None if built is None else reference in built
         rows.append(
@@ -75,7 +75,7 @@ def images_table(rows: Sequence[ListedImage]) -> str:
     """Lay out the images: a row for the runtime, and one a container."""
     cells: list[list[str]] = []
     for row in rows:
-        where = row["runtime"] or f"no lock; `launch image lock {row['name']}` writes it"
+        where = row["runtime"] or "none; `launch doctor` says why"
         cells.append([row["name"], "runtime", "yes" if row["built"] else "no", where])
         for each in row["containers"]:
             built = {True: "yes", False: "no", None: "unknown"}[each["built"]]

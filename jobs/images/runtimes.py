@@ -43,7 +43,7 @@ FINISHED = ".finished"
 
 
 class ImageState(TypedDict):
-    """An image, and where its runtime is or would be; None where the image has no lock."""
+    """An image, and where its runtime is or would be; None without a lock that names one."""
 
     name: str
     built: bool
@@ -137,7 +137,7 @@ def describe(image: str, project: Path) -> ImageState:
     """Describe an image's runtime, as `launch image ls` shows it."""
     try:
         root = runtime_root(image, project)
-    except NotFound:
+    except LaunchError:
         return ImageState(name=image, built=False, runtime=None)
     return ImageState(name=image, built=is_finished(root), runtime=str(root))
 

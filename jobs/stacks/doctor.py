@@ -20,7 +20,7 @@ from typing import Any, cast
 
 from msgspec import structs
 
-from jobs.contracts.errors import EnvironmentFailure, LaunchError, NotFound, hint_for_file
+from jobs.contracts.errors import EnvironmentFailure, LaunchError, hint_for_file
 from jobs.contracts.spec import Environment
 from jobs.host.private import close_folder
 from jobs.host.trust import is_trusted
@@ -138,7 +138,7 @@ def check_runtimes(project: Project) -> Iterator[Check]:
     for name in images.list_images(project.root):
         try:
             root = images.runtime_root(name, project.root)
-        except NotFound as error:
+        except LaunchError as error:
             found = error.message
             yield Check(part=f"image {name}", health=Health.NOTE, found=found, mend=error.hint)
             continue

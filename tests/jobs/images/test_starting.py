@@ -1,8 +1,6 @@
 """A new image's folder: its files, and the command of its lock."""
 
-import shutil
 from contextlib import nullcontext
-from pathlib import Path
 
 import pytest
 
@@ -10,19 +8,18 @@ from jobs.contracts.errors import LaunchError, NotFound
 from jobs.images.recipes import read_recipe
 from jobs.images.runtimes import describe, horovod_key, list_images
 from jobs.images.starting import lock_command, lock_image, start_image
-
-ROOT = Path(__file__).parents[3]
+from tests.fakes.shipped_images import SHIPPED, copy_images
 
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    shutil.copytree(ROOT / "images", tmp_path / "project" / "images")
+    copy_images(tmp_path / "project")
     (tmp_path / "project" / "trainer").mkdir()
     return tmp_path / "project"
 
 
-@pytest.mark.parametrize("base", list_images(ROOT))
+@pytest.mark.parametrize("base", SHIPPED)
 def test_a_new_image_is_valid_at_once(project, base):
     folder, source = start_image("mine", base, project), project / "images" / base
     written = {path.name: path.read_text() for path in folder.iterdir()}

