@@ -53,7 +53,9 @@ def import_documents(paths: Sequence[Path], into: Path, choices: Choices) -> Imp
     project = Project(choices=choices)
     _read_all(find_documents(list(paths)), project)
     told = [each for leaves in project.documents for each in _report(leaves, project)]
-    files = {f"{draft.name}.yaml": write_job(draft, into) for draft in project.drafts}
+    files = {
+        f"{draft.name}.yaml": write_job(draft, into, project.vault) for draft in project.drafts
+    }
     if project.clusters:
         files[CLUSTERS] = write_clusters(project.clusters)
     if files:

@@ -115,8 +115,7 @@ class TaskDraft:
             place.refused("it holds a NUL or half of a character")
         elif are_secret or is_secret(name, value) or self.project.vault.holds(value):
             self.project.vault.learn(value)
-            self.draft.add_secret(name)
-            secret = self.draft.secrets[name]
+            secret = self.draft.add_secret(name, value, self.project.vault)
             place.converted(
                 f"secrets.{name}; put its value into the vault: {_VAULT} {secret} --value VALUE"
             )
