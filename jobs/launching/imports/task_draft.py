@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 
@@ -77,12 +77,18 @@ class TaskDraft:
             lines.append(self.safe(text.strip(), each, hint))
         return "\n".join(each for each in lines if each)
 
-    def safe(self, text: str, place: Place, hint: str = "ARGUMENT_SECRET") -> str:
-        """Put variables in place of secrets, and leave no placeholder."""
+    def safe(
+        self,
+        text: str,
+        place: Place,
+        hint: str = "ARGUMENT_SECRET",
+        fill: Callable[[str], str] = str,
+    ) -> str:
+        """Put variables in place of secrets, then values in place of macros, and leave no placeholder."""
         text, names = self.draft.without_secrets(text, self.project.vault, hint)
         if names:
             place.converted(f"its text, with secrets: {', '.join(names)}")
-        return literal(text)
+        return literal(fill(text))
 
     def setup(self, place: Place | None) -> None:
         """Take what runs once on each node before the ranks."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +155,65 @@ def test_a_secret_that_is_a_word_of_a_list_becomes_a_variable(
     assert "${ARGUMENT_SECRET}" in job["command"][2]
     assert not any("Qz7" in text for text in (*made.files.values(), repr(made.told)))
     assert ("document_id" in job["command"][2]) is (name == "appdef.yaml")
+
+
+def words_of(folder: Path, entry: str, args: list[str]) -> tuple[str, list[str]]:
+    """The command of an application of TorchX, and the reasons of what was refused."""
+    role: dict[str, Any] = {"name": "app", "entrypoint": entry, "args": args, "num_replicas": 2}
+    made = imported(folder, "app.yaml", {"name": "app", "roles": [role]})
+    reasons = [each.reason for each in made.told if each.reason]
+    return yaml.safe_load(made.files["app.yaml"])["command"][2].strip(), reasons
+
+
+def test_macros_of_torchx_are_filled_and_nothing_else_is(tmp_path: Path) -> None:
+    program = (
+        "echo $${${rank0_env}:=localhost}:29500 --rdzv_id '${app_id}' --node_rank ${replica_id} "
+        "--role '' $HOME $$HOME $$$$ ${rank}"
+    )
+    command, reasons = words_of(tmp_path, "bash", ["-c", program])
+    assert reasons == []
+    environment = {"MASTER_ADDR": "10.0.0.4", "RANK": "1", "HOME": "/h", "rank": "3"}
+    environment |= {"TRAINYARD_RUN_DIR": "/runs/app-7", "PATH": os.environ["PATH"]}
+    said = run_bash(command.replace("$${rank}", "${rank}"), environment)
+    assert said.startswith("10.0.0.4:29500 --rdzv_id app-7 --node_rank 1 --role  /h /h ")
+    assert said.endswith(" 3\n")
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("${replica_id}", "1"),
+        ("$replica_id-$$-$", "1-$-$"),
+        ("it's ${replica_id}'", "it's 1'"),
+        ("$HOME `id` $(id) ${unknown} \\", "$HOME `id` $(id) ${unknown} \\"),
+        ("", ""),
+    ],
+)
+def test_a_word_of_torchx_is_no_text_of_a_shell(tmp_path: Path, word: str, expected: str) -> None:
+    command, reasons = words_of(tmp_path, "printf", ["[%s]", word])
+    assert reasons == []
+    environment = {"RANK": "1", "HOME": "/h", "PATH": os.environ["PATH"]}
+    assert run_bash(command, environment) == f"[{expected}]"
+
+
+def run_bash(text: str, environment: dict[str, str]) -> str:
+    done = subprocess.run(
+        ["bash", "-c", text], env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_a_secret_with_a_dollar_is_found_as_it_is_written(tmp_path: Path) -> None:
+    command, _ = words_of(tmp_path, "python", ["train.py", "--token", "a$$bcdefgh1"])
+    assert "bcdefgh1" not in command
+    assert '"${ARGUMENT_SECRET}"' in command
+
+
+@pytest.mark.parametrize("word", ["${img_root}/x", "$base_img_root"])
+def test_the_folder_of_an_image_is_refused(tmp_path: Path, word: str) -> None:
+    command, reasons = words_of(tmp_path, "python", ["train.py", word])
+    assert command == "python train.py"
+    assert reasons == ["it names the image's folder, in which the run is: write the path itself"]
 
 
 def test_values_of_wrong_types_end_in_one_error_or_a_job(tmp_path: Path) -> None:
