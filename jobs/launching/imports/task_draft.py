@@ -25,6 +25,7 @@ from jobs.launching.imports.shell_text import literal, objection
 
 NODES_OF_STACK = "a stack's clusters have sizes of their own: set them in Pulumi.<stack>.yaml, and choose one by --cluster"
 UNUSED = "the job does not use it"
+_SET_IT = "set it in `env`, or in `secrets`"
 _VAULT = "az keyvault secret set --vault-name VAULT --name"
 
 
@@ -100,23 +101,33 @@ class TaskDraft:
         if place is None:
             return
         if isinstance(place.value, dict):
-            for each in place.members():
-                self._variable(
-                    each, each.key.removeprefix(f"{place.key}."), self.text_of(each), are_secret
-                )
+            for name in place.value:
+                if each := place.get(name):
+                    self._variable(each, name, self.text_of(each), are_secret)
+                elif are_secret and not self._problem(name):
+                    self.draft.add_secret(name, "", self.project.vault)
+                else:
+                    key = self.project.vault.mask(f"{place.key}.{name}")
+                    remark = f"{self.draft.file}: `{key}` has no value in the file: {_SET_IT}"
+                    self.project.remarks.append(remark)
             return
         for text, each in self.texts(place):
             name, equals, value = text.partition("=")
             if equals:
                 self._variable(each, name, value, are_secret)
             else:
-                each.refused("its value is not in the file: set it in `env`, or in `secrets`")
+                each.refused(f"its value is not in the file: {_SET_IT}")
+
+    def _problem(self, name: str) -> str | None:
+        if not is_variable(name) or self.project.vault.holds(name):
+            return "no shell can have a variable of that name: rename it"
+        if name in RESERVED or name.startswith(RESERVED_PREFIX):
+            return "`launch` sets this variable for every rank: rename it"
+        return None
 
     def _variable(self, place: Place, name: str, value: str, are_secret: bool) -> None:
-        if not is_variable(name) or self.project.vault.holds(name):
-            place.refused("no shell can have a variable of that name: rename it")
-        elif name in RESERVED or name.startswith(RESERVED_PREFIX):
-            place.refused("`launch` sets this variable for every rank: rename it")
+        if problem := self._problem(name):
+            place.refused(problem)
         elif objection(value.replace("'", "").replace('"', "")):
             place.refused("it holds a NUL or half of a character")
         elif are_secret or is_secret(name, value) or self.project.vault.holds(value):
@@ -158,7 +169,7 @@ class TaskDraft:
         """Take the container's image."""
         if place is None:
             return
-        reference = self.text_of(place).removeprefix("docker:").removeprefix("docker://")
+        reference = self.text_of(place).removeprefix("docker:").removeprefix("//")
         became, reason = choose_image(reference, self.draft, self.project)
         place.refused(reason) if reason else place.converted(became)
 
@@ -188,8 +199,10 @@ class TaskDraft:
 
     def tags(self, place: Place | None) -> None:
         """Take words of the user's own."""
-        for each in place.members() if place and isinstance(place.value, dict) else ():
-            name, text = each.key.removeprefix(f"{place.key}."), self.text_of(each)  # type: ignore[union-attr]
+        if place is None or not isinstance(place.value, dict):
+            return
+        for each in place.members():
+            name, text = each.key.removeprefix(f"{place.key}."), self.text_of(each)
             if (
                 self.project.vault.is_secret(name, text)
                 or not name.replace("_", "a").replace("-", "a").isalnum()

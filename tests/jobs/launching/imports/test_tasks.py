@@ -157,6 +157,32 @@ def test_a_secret_that_is_a_word_of_a_list_becomes_a_variable(
     assert ("document_id" in job["command"][2]) is (name == "appdef.yaml")
 
 
+def test_a_variable_without_a_value_is_a_secret_to_be_or_told_of(tmp_path: Path) -> None:
+    task = {
+        "name": "s",
+        "num_nodes": 1,
+        "envs": {"HF_TOKEN": None, "EPOCHS": 3},
+        "secrets": {"WANDB_API_KEY": None, "RANK": None},
+        "run": "python train.py",
+    }
+    made = imported(tmp_path, "s.yaml", task)
+    job = yaml.safe_load(made.files["s.yaml"])
+    assert (job["env"], job["secrets"]) == ({"EPOCHS": "3"}, {"WANDB_API_KEY": "wandb-api-key"})
+    end = "has no value in the file: set it in `env`, or in `secrets`"
+    assert made.remarks == tuple(
+        f"{tmp_path / 's.yaml'}: `{key}` {end}" for key in ("envs.HF_TOKEN", "secrets.RANK")
+    )
+    assert "Put the secret of `WANDB_API_KEY` (s) into the vault" in made.files["README.md"]
+
+
+@pytest.mark.parametrize("start", ["docker:", "docker://"])
+def test_an_image_of_skypilot_is_kept_with_either_prefix(tmp_path: Path, start: str) -> None:
+    task = TASKS["sky.yaml"] | {"resources": {"image_id": f"{start}{REMOTE}"}}
+    made = imported(tmp_path, "sky.yaml", task)
+    assert yaml.safe_load(made.files["sky.yaml"])["image"] == REMOTE
+    assert [each.reason for each in made.told if each.key == "resources.image_id"] == [None]
+
+
 def words_of(folder: Path, entry: str, args: list[str]) -> tuple[str, list[str]]:
     """The command of an application of TorchX, and the reasons of what was refused."""
     role: dict[str, Any] = {"name": "app", "entrypoint": entry, "args": args, "num_replicas": 2}
