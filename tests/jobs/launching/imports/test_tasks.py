@@ -183,6 +183,34 @@ def test_an_image_of_skypilot_is_kept_with_either_prefix(tmp_path: Path, start: 
     assert [each.reason for each in made.told if each.key == "resources.image_id"] == [None]
 
 
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("azureml://datastores/w/paths/a/b.csv", "${inputs.table}/b.csv"),
+        ("b.csv", "${inputs.table}/b.csv"),
+        ("azureml:table:1", "${inputs.table}"),
+        ("https://example.com/b.csv?x=1", "${inputs.table}"),
+        ("data/", "${inputs.table}"),
+    ],
+)
+def test_a_program_is_given_the_file_of_an_input_that_is_one(
+    tmp_path: Path, path: str, shown: str
+) -> None:
+    inputs = {"table": {"type": "uri_file", "path": path}, "rest": {"type": "uri_folder"}}
+    inputs["rest"] |= {"path": "azureml://datastores/w/paths/a/b.csv"}
+    command = "python train.py ${{inputs.table}} ${{inputs.rest}}"
+    made = imported(
+        tmp_path, "aml.yaml", TASKS["aml.yaml"] | {"command": command, "inputs": inputs}
+    )
+    job = yaml.safe_load(made.files["digits.yaml"])
+    assert job["command"][2].strip() == f"python train.py {shown} ${{inputs.rest}}"
+    reasons = {each.key: each.reason for each in made.told if each.key.endswith(".type")}
+    folder = "the program gets the folder: add the file's name behind the input in `command`"
+    expected = None if shown.endswith("b.csv") else folder
+    assert reasons["inputs.table.type"] == expected
+    assert reasons["inputs.rest.type"] is None
+
+
 def words_of(folder: Path, entry: str, args: list[str]) -> tuple[str, list[str]]:
     """The command of an application of TorchX, and the reasons of what was refused."""
     role: dict[str, Any] = {"name": "app", "entrypoint": entry, "args": args, "num_replicas": 2}
