@@ -27,7 +27,7 @@ from jobs.launching.imports.draft import (
     unique,
 )
 from jobs.launching.imports.leaves import Leaves, Place
-from jobs.launching.imports.secrecy import is_secret
+from jobs.launching.imports.secrecy import is_secret, vault_command
 from jobs.launching.imports.shell_text import literal, objection
 
 # Written by the service into its answers (`az batchai job show`).
@@ -251,7 +251,7 @@ class _Job:
     def _secret_value(self, each: Place, name: str, value: str) -> None:
         self._project.vault.learn(value)
         secret = self._draft.add_secret(name, value, self._project.vault)
-        each.converted(f"secrets.{name}; put its value into the vault: {_vault_command(secret)}")
+        each.converted(f"secrets.{name}; put its value into the vault: {vault_command(secret)}")
 
     def _secret_reference(self, each: Place, name: str, reference: Place) -> None:
         url = reference.take_text("secretUrl")
@@ -263,7 +263,7 @@ class _Job:
             return
         # Its value is not here: the address stands for it.
         secret = self._draft.add_secret(name, found[0], self._project.vault, found["name"])
-        command = _vault_command(secret)
+        command = vault_command(secret)
         each.converted(f"secrets.{name}; put its value into the stack's own vault: {command}")
 
     def _preparation(self) -> str:
@@ -307,7 +307,7 @@ class _Job:
         place.refused(f"{where}: give the folder that has its files by --code DIR")
 
     def _more_code(self, texts: list[str], mounts: list[Mount], directories: _Directories) -> None:
-        """Find the other mounted scripts of the command lines in the code's folder, where it has them."""
+        """Link the code's folder into each mount from which a command line starts another script."""
         code = self._project.choices.code
         for word in (found["path"] for text in texts for found in _SCRIPT.finditer(text)):
             mounted = mounted_path(word, directories.inputs)
@@ -323,10 +323,6 @@ class _Job:
                 place.refused("no folder has the script: give the folder that has it by --code DIR")
             return
         self._draft.code, self._draft.script = code, code / word
-
-
-def _vault_command(secret: str) -> str:
-    return f"az keyvault secret set --vault-name VAULT --name {secret} --value VALUE"
 
 
 def _argument_texts(program: Program) -> list[str]:

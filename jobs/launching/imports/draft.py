@@ -24,7 +24,10 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """What the command line says of an import: the scripts' folder, and dead frameworks as MPI."""
+    """What the command line says of an import.
+
+    That is the scripts' folder, and whether frameworks that no image has are run as MPI programs.
+    """
 
     code: Path | None = None
     as_mpi: bool = False

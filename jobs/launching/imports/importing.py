@@ -21,10 +21,10 @@ from jobs.launching.imports.leaves import Leaves, Told
 from jobs.launching.imports.project_json import read_project
 from jobs.launching.imports.readings import plan_reading
 from jobs.launching.imports.readme import write_readme
+from jobs.launching.imports.secrecy import vault_command
 from jobs.launching.imports.task_azure_ml import read_command_job, read_run_configuration
 from jobs.launching.imports.task_others import read_dstack, read_skypilot, read_torchx
 
-VAULT = "az keyvault secret set"
 _TASKS = {
     Kind.COMMAND_JOB: read_command_job,
     Kind.RUN_CONFIGURATION: read_run_configuration,
@@ -128,9 +128,9 @@ def _report(leaves: Leaves, project: Project) -> list[Told]:
 
 
 def _with_command(text: str | None, *, is_secret: bool) -> str:
-    if not text or not is_secret or VAULT in text:
+    if not text or not is_secret or "az keyvault secret set" in text:
         return text or ""
-    return f"{text}; a secret stands here: {VAULT} --vault-name VAULT --name NAME --value VALUE"
+    return f"{text}; a secret stands here: {vault_command('NAME')}"
 
 
 def write_files(imported: Imported, into: Path) -> list[Path]:

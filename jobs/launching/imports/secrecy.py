@@ -102,6 +102,11 @@ _MOST_SEARCHED = 100_000
 MASK = "***"
 
 
+def vault_command(secret: str) -> str:
+    """Write the command that puts a secret into the key vault under a name."""
+    return f"az keyvault secret set --vault-name VAULT --name {secret} --value VALUE"
+
+
 def names_a_secret(name: str) -> bool:
     """Tell whether a key, a variable or an option is called like one that holds a secret."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)

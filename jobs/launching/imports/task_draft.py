@@ -20,13 +20,12 @@ from jobs.launching.imports.draft import (
     unique,
 )
 from jobs.launching.imports.leaves import Leaves, Place
-from jobs.launching.imports.secrecy import is_secret
+from jobs.launching.imports.secrecy import is_secret, vault_command
 from jobs.launching.imports.shell_text import literal, objection
 
 NODES_OF_STACK = "a stack's clusters have sizes of their own: set them in Pulumi.<stack>.yaml, and choose one by --cluster"
 UNUSED = "the job does not use it"
 _SET_IT = "set it in `env`, or in `secrets`"
-_VAULT = "az keyvault secret set --vault-name VAULT --name"
 
 
 class TaskDraft:
@@ -134,7 +133,7 @@ class TaskDraft:
             self.project.vault.learn(value)
             secret = self.draft.add_secret(name, value, self.project.vault)
             place.converted(
-                f"secrets.{name}; put its value into the vault: {_VAULT} {secret} --value VALUE"
+                f"secrets.{name}; put its value into the vault: {vault_command(secret)}"
             )
         else:
             self.draft.env[name] = literal(value)
