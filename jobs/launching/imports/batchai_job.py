@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from jobs.jobfile.read import RESERVED, RESERVED_PREFIX
 from jobs.launching.imports.batchai_image import read_image
 from jobs.launching.imports.batchai_limits import STATE_REASON, read_cluster_name, read_limits
 from jobs.launching.imports.batchai_mounts import (
@@ -25,6 +24,7 @@ from jobs.launching.imports.draft import (
     is_variable,
     job_name,
     unique,
+    variable_problem,
 )
 from jobs.launching.imports.leaves import Leaves, Place
 from jobs.launching.imports.secrecy import is_secret, vault_command
@@ -111,12 +111,8 @@ def _learn_secrets(body: Place, draft: Draft, project: Project) -> None:
             vault.learn(text)
         else:
             text = ""
-        if is_variable(variable) and not _is_reserved(variable) and not vault.holds(variable):
+        if not variable_problem(variable, vault):
             draft.values.setdefault(variable, text)
-
-
-def _is_reserved(variable: str) -> bool:
-    return variable in RESERVED or variable.startswith(RESERVED_PREFIX)
 
 
 class _Job:
@@ -223,10 +219,8 @@ class _Job:
         return exports
 
     def _problem(self, name: str, text: str) -> str | None:
-        if not is_variable(name) or self._project.vault.holds(name):
-            return "no shell can have a variable of that name: rename it"
-        if _is_reserved(name):
-            return "`launch` sets this variable for every rank: rename it"
+        if problem := variable_problem(name, self._project.vault):
+            return problem
         is_used = name in self._draft.secrets and self._draft.values[name] != text
         if name in self._draft.env or is_used:
             return _TWICE

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from jobs.contracts.spec import Launcher, Priority
+from jobs.jobfile.read import RESERVED, RESERVED_PREFIX
 from jobs.launching.imports.leaves import Leaves
 from jobs.launching.imports.secrecy import Vault
 from jobs.launching.imports.shell_text import with_variable
@@ -184,6 +185,15 @@ def variable_name(text: str) -> str:
 def is_variable(text: str) -> bool:
     """Tell whether a text is a variable's name."""
     return _VARIABLE.match(text) is not None
+
+
+def variable_problem(name: str, vault: Vault) -> str | None:
+    """Say why no job can set a variable of that name; None where one can."""
+    if not is_variable(name) or vault.holds(name):
+        return "no shell can have a variable of that name: rename it"
+    if name in RESERVED or name.startswith(RESERVED_PREFIX):
+        return "`launch` sets this variable for every rank: rename it"
+    return None
 
 
 def secret_name(variable: str) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 
-from jobs.jobfile.read import RESERVED, RESERVED_PREFIX
 from jobs.launching.imports.batchai_image import choose_image
 from jobs.launching.imports.draft import (
     MOST_NODES,
@@ -15,9 +14,9 @@ from jobs.launching.imports.draft import (
     RESERVED_NAMES,
     Draft,
     Project,
-    is_variable,
     job_name,
     unique,
+    variable_problem,
 )
 from jobs.launching.imports.leaves import Leaves, Place
 from jobs.launching.imports.secrecy import is_secret, vault_command
@@ -103,7 +102,7 @@ class TaskDraft:
             for name in place.value:
                 if each := place.get(name):
                     self._variable(each, name, self.text_of(each), are_secret)
-                elif are_secret and not self._problem(name):
+                elif are_secret and not variable_problem(name, self.project.vault):
                     self.draft.add_secret(name, "", self.project.vault)
                 else:
                     key = self.project.vault.mask(f"{place.key}.{name}")
@@ -117,15 +116,8 @@ class TaskDraft:
             else:
                 each.refused(f"its value is not in the file: {_SET_IT}")
 
-    def _problem(self, name: str) -> str | None:
-        if not is_variable(name) or self.project.vault.holds(name):
-            return "no shell can have a variable of that name: rename it"
-        if name in RESERVED or name.startswith(RESERVED_PREFIX):
-            return "`launch` sets this variable for every rank: rename it"
-        return None
-
     def _variable(self, place: Place, name: str, value: str, are_secret: bool) -> None:
-        if problem := self._problem(name):
+        if problem := variable_problem(name, self.project.vault):
             place.refused(problem)
         elif objection(value.replace("'", "").replace('"', "")):
             place.refused("it holds a NUL or half of a character")
