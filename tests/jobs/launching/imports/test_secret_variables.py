@@ -158,4 +158,5 @@ def test_a_job_that_a_struck_secret_would_break_is_not_written(tmp_path: Path) -
     with pytest.raises(LaunchError) as caught:
         write_job(draft, tmp_path, vault)
     assert caught.value.message == "s.yaml: the job cannot be written as YAML"
-    assert "secrets that are words of a job file" in caught.value.hint
+    hint = "remove unusual characters from its texts, and secrets that are words of a job file"
+    assert caught.value.hint == hint
