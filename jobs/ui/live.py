@@ -94,7 +94,7 @@ class Position:
         return made
 
     def begin(self, lines: list[LogLine]) -> None:
-        """Begin with the last lines of before: older ones are left out, where these are not all."""
+        """Begin with the run's last lines; where there are TAIL of them, older ones are never sent."""
         if len(lines) == TAIL:
             self._floor = lines[0].ts
 

@@ -8,7 +8,7 @@ from trainer.common.errors import TrainingError
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write the file beside its place, then put it there; raises TrainingError on a full disk."""
+    """Write the file beside its place, then put it there; raises TrainingError where the disk refuses."""
     partial = path.with_name(f".{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -20,4 +20,5 @@ def write_whole(path: Path, data: bytes) -> None:
             raise
     except OSError as error:
         message = f"`{path}` cannot be written: {error.strerror}"
-        raise TrainingError(message, hint="free some space and run it again") from None
+        hint = "free some space, or correct the folder's permissions"
+        raise TrainingError(message, hint=hint) from None

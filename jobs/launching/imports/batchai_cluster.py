@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Literal
 
 from jobs.launching.imports.batchai_mounts import read_mounts
 from jobs.launching.imports.batchai_variables import ROOT, Mount
@@ -17,6 +19,10 @@ _STATE = (
 )
 _STATE_REASON = "the state of a cluster that is gone: `launch cluster ls` shows yours"
 LONGEST_NAME = 9
+_PRIORITIES: Mapping[str, Literal["dedicated", "low_priority"]] = {
+    "dedicated": "dedicated",
+    "lowpriority": "low_priority",
+}
 _ACCOUNT = "nodes have no accounts and no ssh: `launch shell` starts an image here, `launch logs` shows ranks"
 
 
@@ -48,9 +54,8 @@ def _short(name: str, project: Project) -> str:
     taken = [each.name for each in project.clusters]
     if short not in taken:
         return short
-    return unique(
-        short[: LONGEST_NAME - 3].strip("-"), [*taken, short[: LONGEST_NAME - 3].strip("-")]
-    )
+    base = short[: LONGEST_NAME - 3].strip("-")
+    return unique(base, [*taken, base])
 
 
 def _read_envelope(top: Place, body: Place) -> None:
@@ -79,13 +84,15 @@ def _read_size(body: Place, cluster: DraftCluster) -> None:
         told[1].refused(
             f"clusters cannot have this size: {chosen.size} stands in its place; choose from docs/azure.md#sizes"
         )
-    if told := body.take_text("vmPriority"):
-        priority = {"dedicated": "dedicated", "lowpriority": "low_priority"}.get(told[0].lower())
-        if priority is None:
-            told[1].refused("a priority is dedicated or lowpriority: the cluster is dedicated")
-        else:
-            cluster.priority = "low_priority" if priority == "low_priority" else "dedicated"
-            told[1].converted(f"clusters.{cluster.name}.priority")
+    told = body.take_text("vmPriority")
+    if told is None:
+        return
+    named = _PRIORITIES.get(told[0].lower())
+    if named is None:
+        told[1].refused("a priority is dedicated or lowpriority: the cluster is dedicated")
+    else:
+        cluster.priority = named
+        told[1].converted(f"clusters.{cluster.name}.priority")
 
 
 def _read_scale(body: Place, cluster: DraftCluster) -> None:

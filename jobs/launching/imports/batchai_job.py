@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from jobs.jobfile.read import RESERVED, RESERVED_PREFIX
 from jobs.launching.imports.batchai_image import read_image
 from jobs.launching.imports.batchai_limits import STATE_REASON, read_cluster_name, read_limits
 from jobs.launching.imports.batchai_mounts import (
@@ -25,9 +24,10 @@ from jobs.launching.imports.draft import (
     is_variable,
     job_name,
     unique,
+    variable_problem,
 )
 from jobs.launching.imports.leaves import Leaves, Place
-from jobs.launching.imports.secrecy import is_secret
+from jobs.launching.imports.secrecy import is_secret, vault_command
 from jobs.launching.imports.shell_text import literal, objection
 
 # Written by the service into its answers (`az batchai job show`).
@@ -69,7 +69,7 @@ def read_job(leaves: Leaves, name: str, project: Project, cluster_mounts: list[M
     )
     draft.name = unique(draft.name, [*RESERVED_NAMES, *(each.name for each in project.drafts)])
     _read_state(top, body)
-    _learn_secrets(body, project)
+    _learn_secrets(body, draft, project)
     program = read_program(body, draft, project)
     if program is None:
         top.refuse_rest(_NOTHING)
@@ -100,8 +100,8 @@ def _read_state(top: Place, body: Place) -> None:
             )
 
 
-def _learn_secrets(body: Place, project: Project) -> None:
-    """Remember the values of secrets first, so that they are found wherever else they stand."""
+def _learn_secrets(body: Place, draft: Draft, project: Project) -> None:
+    """Remember secrets and the names of variables first: both are met again in command lines."""
     vault = project.vault
     secrets = body.list("secrets")
     for each in (*secrets, *body.list("environmentVariables")):
@@ -109,8 +109,10 @@ def _learn_secrets(body: Place, project: Project) -> None:
         variable, text = (str(place.value) if place else "" for place in (name, value))
         if each in secrets or is_secret(variable, text):
             vault.learn(text)
-            if is_variable(variable) and not vault.holds(variable):
-                vault.variables.setdefault(text, variable)
+        else:
+            text = ""
+        if not variable_problem(variable, vault):
+            draft.values.setdefault(variable, text)
 
 
 class _Job:
@@ -205,7 +207,7 @@ class _Job:
             problem = self._problem(name, text)
             if problem or name in exports:
                 each.refused(problem or _TWICE)
-            elif is_secret(name, text):
+            elif is_secret(name, text) or self._project.vault.holds(text):
                 self._secret_value(each, name, text)
             elif _USED_VARIABLE.search(text) or name.startswith("AZ_BATCHAI_"):
                 refer(mounts, text, reads=True, writes=True)
@@ -217,11 +219,9 @@ class _Job:
         return exports
 
     def _problem(self, name: str, text: str) -> str | None:
-        if not is_variable(name) or self._project.vault.holds(name):
-            return "no shell can have a variable of that name: rename it"
-        if name in RESERVED or name.startswith(RESERVED_PREFIX):
-            return "`launch` sets this variable for every rank: rename it"
-        is_used = name in self._draft.secrets and self._project.vault.variables.get(text) != name
+        if problem := variable_problem(name, self._project.vault):
+            return problem
+        is_used = name in self._draft.secrets and self._draft.values[name] != text
         if name in self._draft.env or is_used:
             return _TWICE
         return (
@@ -244,9 +244,8 @@ class _Job:
 
     def _secret_value(self, each: Place, name: str, value: str) -> None:
         self._project.vault.learn(value)
-        self._draft.add_secret(name)
-        secret = self._draft.secrets[name]
-        each.converted(f"secrets.{name}; put its value into the vault: {_vault_command(secret)}")
+        secret = self._draft.add_secret(name, value, self._project.vault)
+        each.converted(f"secrets.{name}; put its value into the vault: {vault_command(secret)}")
 
     def _secret_reference(self, each: Place, name: str, reference: Place) -> None:
         url = reference.take_text("secretUrl")
@@ -256,8 +255,9 @@ class _Job:
                 "the address names no secret of a key vault: `secrets: {VARIABLE: name-in-the-vault}`"
             )
             return
-        self._draft.add_secret(name, found["name"])
-        command = _vault_command(found["name"])
+        # Its value is not here: the address stands for it.
+        secret = self._draft.add_secret(name, found[0], self._project.vault, found["name"])
+        command = vault_command(secret)
         each.converted(f"secrets.{name}; put its value into the stack's own vault: {command}")
 
     def _preparation(self) -> str:
@@ -301,7 +301,7 @@ class _Job:
         place.refused(f"{where}: give the folder that has its files by --code DIR")
 
     def _more_code(self, texts: list[str], mounts: list[Mount], directories: _Directories) -> None:
-        """Find the other mounted scripts of the command lines in the code's folder, where it has them."""
+        """Link the code's folder into each mount from which a command line starts another script."""
         code = self._project.choices.code
         for word in (found["path"] for text in texts for found in _SCRIPT.finditer(text)):
             mounted = mounted_path(word, directories.inputs)
@@ -317,10 +317,6 @@ class _Job:
                 place.refused("no folder has the script: give the folder that has it by --code DIR")
             return
         self._draft.code, self._draft.script = code, code / word
-
-
-def _vault_command(secret: str) -> str:
-    return f"az keyvault secret set --vault-name VAULT --name {secret} --value VALUE"
 
 
 def _argument_texts(program: Program) -> list[str]:

@@ -100,6 +100,14 @@ class _Size:
     per_node: int
 
 
+def _refuse_nodes(body: Place, size: _Size) -> None:
+    if nodes := body.get("nodeCount"):
+        number = size.nodes * size.per_node
+        nodes.refused(
+            f"{number} processes need no more than {size.nodes} nodes: the job has so many"
+        )
+
+
 class _Toolkit:
     """Reads the settings of one toolkit."""
 
@@ -154,6 +162,8 @@ class _Toolkit:
                 f"the ranks are started by `launch`, and {why}: write the program alone as customMpiSettings"
             )
             return None
+        if size.nodes != self._nodes:
+            _refuse_nodes(body, size)
         text = self._safe(found.program, told[1])
         told[1].converted("command, without its mpirun; launcher: mpi")
         return self._program("mpi", text, [text], size)
@@ -319,11 +329,9 @@ class _Toolkit:
         number, place = told
         if 1 <= number < self._nodes:
             place.converted("nodes")
-            if nodes := body.get("nodeCount"):
-                nodes.refused(
-                    f"{number} processes need no more than {number} nodes: the job has so many"
-                )
-            return _Size(nodes=number, per_node=1)
+            size = _Size(nodes=number, per_node=1)
+            _refuse_nodes(body, size)
+            return size
         per_node, rest = divmod(number, self._nodes)
         if number >= 1 and not rest and per_node <= MOST_PROCESSES:
             place.converted("processes_per_node")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import Path
 from typing import Literal
 
 from jobs.contracts.spec import Launcher, Priority
+from jobs.jobfile.read import RESERVED, RESERVED_PREFIX
 from jobs.launching.imports.leaves import Leaves
-from jobs.launching.imports.secrecy import Vault, find_in_text
+from jobs.launching.imports.secrecy import Vault
 from jobs.launching.imports.shell_text import with_variable
 
 LONGEST_NAME = 63
@@ -23,7 +25,10 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """What the command line says of an import: the scripts' folder, and dead frameworks as MPI."""
+    """What the command line says of an import.
+
+    That is the scripts' folder, and whether frameworks that no image has are run as MPI programs.
+    """
 
     code: Path | None = None
     as_mpi: bool = False
@@ -44,7 +49,8 @@ class Draft:
     """A job file to be. `text` is what bash runs in each rank; `setup` once a node before.
 
     `script` is the file in `code` that it starts, as far as it is known. `remarks` are comments above
-    the job; `secrets` maps variables to names in the key vault.
+    the job; `secrets` maps variables to names in the key vault, and `values` to what they stand for,
+    which is empty where it is no secret or in no document.
     """
 
     name: str
@@ -62,6 +68,7 @@ class Draft:
     setup: list[str] = field(default_factory=list[str])
     env: dict[str, str] = field(default_factory=dict[str, str])
     secrets: dict[str, str] = field(default_factory=dict[str, str])
+    values: dict[str, str] = field(default_factory=dict[str, str])
     wall_clock_s: float | None = None
     retry: int = 0
     shm_size: str | None = None
@@ -70,33 +77,46 @@ class Draft:
     tags: dict[str, str] = field(default_factory=dict[str, str])
     remarks: list[str] = field(default_factory=list[str])
 
-    def add_secret(self, variable: str, name: str = "") -> str:
-        """Have the run fetch a secret into a variable; gives the variable's name."""
-        variable = variable_name(variable) or "SECRET"
-        self.secrets.setdefault(variable, name or secret_name(variable))
-        return variable
+    def add_secret(self, variable: str, value: str, vault: Vault, name: str = "") -> str:
+        """Have the run fetch a secret into a variable; gives its name in the key vault.
+
+        `value` is empty where no document has it. Another value of the import has another name.
+        """
+        name = name or secret_name(variable)
+        self.values[variable] = value
+        if value:
+            vault.variables.setdefault(value, variable)
+        free = unique(name, vault.names.values())
+        self.secrets[variable] = vault.names.setdefault((name, value), free)
+        return self.secrets[variable]
 
     def without_secrets(self, text: str, vault: Vault, hint: str) -> tuple[str, list[str]]:
         """Put variables in the place of the secrets in a command line; gives their names, too.
 
         `hint` names those that stand behind no name of their own.
         """
-        names: list[str] = []
+        found = vault.find(text, hint)
+        variables = [
+            self._variable_of(text[each.start : each.end], each.name, hint, vault) for each in found
+        ]
         # From the end: places before stay what they are.
-        for number, found in reversed(list(enumerate(find_in_text(text), 1))):
-            value = text[found.start : found.end]
-            vault.learn(value)
-            plain = variable_name(found.name.upper()) or f"{hint}_{number}"
-            plain = vault.variables.get(value, plain)
-            variable = self.add_secret(plain if plain not in self.env else f"{plain}_SECRET")
-            names.append(variable)
-            text = with_variable(text, found.start, found.end, variable)
-        for value in vault.longest_first:
-            while (at := text.find(value)) >= 0:
-                variable = self.add_secret(vault.variables.get(value, hint))
-                names.append(variable)
-                text = with_variable(text, at, at + len(value), variable)
-        return text, names[::-1]
+        for each, variable in zip(reversed(found), reversed(variables), strict=True):
+            text = with_variable(text, each.start, each.end, variable)
+        return text, list(dict.fromkeys(variables))
+
+    def _variable_of(self, value: str, name: str, hint: str, vault: Vault) -> str:
+        """Give the variable of a secret: its own, or a new one that stands for nothing else."""
+        variable = next((each for each, known in self.values.items() if known == value), None)
+        if variable is None:
+            first = vault.variables.get(value, "")
+            others = {*vault.variables.values()} - {first}
+            taken = {*self.env, *self.values, *others}
+            plain = variable_name(name.upper())
+            numbered = (f"{plain or hint}_{number}" for number in count(2 if plain else 1))
+            wanted = chain((first, plain), numbered)
+            variable = next(each for each in wanted if each and each not in taken)
+        self.add_secret(variable, value, vault)
+        return variable
 
 
 @dataclass(kw_only=True)
@@ -165,6 +185,15 @@ def variable_name(text: str) -> str:
 def is_variable(text: str) -> bool:
     """Tell whether a text is a variable's name."""
     return _VARIABLE.match(text) is not None
+
+
+def variable_problem(name: str, vault: Vault) -> str | None:
+    """Say why no job can set a variable of that name; None where one can."""
+    if not is_variable(name) or vault.holds(name):
+        return "no shell can have a variable of that name: rename it"
+    if name in RESERVED or name.startswith(RESERVED_PREFIX):
+        return "`launch` sets this variable for every rank: rename it"
+    return None
 
 
 def secret_name(variable: str) -> str:

@@ -21,10 +21,10 @@ from jobs.launching.imports.leaves import Leaves, Told
 from jobs.launching.imports.project_json import read_project
 from jobs.launching.imports.readings import plan_reading
 from jobs.launching.imports.readme import write_readme
+from jobs.launching.imports.secrecy import vault_command
 from jobs.launching.imports.task_azure_ml import read_command_job, read_run_configuration
 from jobs.launching.imports.task_others import read_dstack, read_skypilot, read_torchx
 
-VAULT = "az keyvault secret set"
 _TASKS = {
     Kind.COMMAND_JOB: read_command_job,
     Kind.RUN_CONFIGURATION: read_run_configuration,
@@ -53,7 +53,9 @@ def import_documents(paths: Sequence[Path], into: Path, choices: Choices) -> Imp
     project = Project(choices=choices)
     _read_all(find_documents(list(paths)), project)
     told = [each for leaves in project.documents for each in _report(leaves, project)]
-    files = {f"{draft.name}.yaml": write_job(draft, into) for draft in project.drafts}
+    files = {
+        f"{draft.name}.yaml": write_job(draft, into, project.vault) for draft in project.drafts
+    }
     if project.clusters:
         files[CLUSTERS] = write_clusters(project.clusters)
     if files:
@@ -126,9 +128,9 @@ def _report(leaves: Leaves, project: Project) -> list[Told]:
 
 
 def _with_command(text: str | None, *, is_secret: bool) -> str:
-    if not text or not is_secret or VAULT in text:
+    if not text or not is_secret or "az keyvault secret set" in text:
         return text or ""
-    return f"{text}; a secret stands here: {VAULT} --vault-name VAULT --name NAME --value VALUE"
+    return f"{text}; a secret stands here: {vault_command('NAME')}"
 
 
 def write_files(imported: Imported, into: Path) -> list[Path]:

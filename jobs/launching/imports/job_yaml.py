@@ -13,6 +13,7 @@ from jobs.contracts.errors import LaunchError
 from jobs.jobfile.read import decode_job
 from jobs.jobfile.yaml_tree import parse_yaml, plain_scalar
 from jobs.launching.imports.draft import Draft, DraftCluster
+from jobs.launching.imports.secrecy import Vault
 
 # How long Azure ML lets a node idle by itself; Batch AI had no such setting.
 IDLE_S = 120
@@ -22,8 +23,11 @@ _BLOCK = re.compile(r"[\t\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-
 _ESCAPED = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
-def write_job(draft: Draft, into: Path) -> str:
-    """Write a draft as a job file in the folder `into`; raises LaunchError where it would not be read as meant."""
+def write_job(draft: Draft, into: Path, vault: Vault) -> str:
+    """Write a draft as a job file in the folder `into`; raises LaunchError where it would not be read as meant.
+
+    Secrets of the vault are struck out of it.
+    """
     lines = [*(f"# {_comment(each)}" for each in draft.remarks), f"name: {scalar(draft.name)}"]
     lines += [f"image: {scalar(draft.image)}", f"launcher: {draft.launcher}"]
     lines += ["command:", "  - bash", "  - -c", *_text_item(draft.text)]
@@ -46,17 +50,23 @@ def write_job(draft: Draft, into: Path) -> str:
     lines += [f"priority: {draft.priority}"] if draft.priority != "normal" else []
     lines += [f"experiment: {scalar(draft.experiment)}"] if draft.experiment else []
     lines += _mapping("tags", draft.tags)
-    text = "\n".join([*lines, ""])
-    _require_readable(draft, text)
+    text = vault.strike("\n".join([*lines, ""]))
+    _require_readable(draft, text, vault)
     return text
 
 
-def _require_readable(draft: Draft, text: str) -> None:
+def _require_readable(draft: Draft, text: str, vault: Vault) -> None:
     """Read what was written, by the parser that `launch run` has, and compare."""
-    job = decode_job(parse_yaml(text, f"{draft.name}.yaml"))
-    if job.command != ("bash", "-c", draft.text) or dict(job.env) != draft.env:
+    command = ("bash", "-c", vault.strike(draft.text))
+    env = {name: vault.strike(value) for name, value in draft.env.items()}
+    try:
+        job = decode_job(parse_yaml(text, f"{draft.name}.yaml"))
+    except LaunchError:
+        job = None
+    if job is None or job.command != command or dict(job.env) != env:
         message = f"{draft.file}: the job cannot be written as YAML"
-        raise LaunchError(message, hint="remove unusual characters from its texts")
+        hint = "remove unusual characters from its texts, and secrets that are words of a job file"
+        raise LaunchError(message, hint=hint)
 
 
 def _in_bash(text: str) -> str:

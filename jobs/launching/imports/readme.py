@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jobs.launching.imports.draft import Draft, Project
 from jobs.launching.imports.leaves import Outcome, Told
+from jobs.launching.imports.secrecy import vault_command
 
 
 def write_readme(project: Project, told: Sequence[Told], into: Path) -> str:
@@ -51,9 +52,9 @@ def _next_steps(project: Project, into: Path) -> list[str]:
         ]
     for draft in project.drafts:
         lines += [
-            f"1. Put the secret of `{variable}` ({draft.name}) into the vault: `az keyvault secret set "
-            f"--vault-name VAULT --name {name} --value VALUE`, and add `{name}` to `trainyard:secrets` of the "
-            f"stack. For the local stack: a line `{variable}=VALUE` in `.secrets.env` (mode 0600)."
+            f"1. Put the secret of `{variable}` ({draft.name}) into the vault: `{vault_command(name)}`, and add "
+            f"`{name}` to `trainyard:secrets` of the stack. For the local stack: a line `{variable}=VALUE` in "
+            "`.secrets.env` (mode 0600)."
             for variable, name in draft.secrets.items()
         ]
     lines += [

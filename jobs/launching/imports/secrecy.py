@@ -96,9 +96,15 @@ _NO_SECRET = re.compile(
     r"/.*|\./.*|https?:?|-.*",
     re.IGNORECASE,
 )
+_WORDS = re.compile(r"[A-Za-z]+(?:[_-][A-Za-z]+)*")
 SHORTEST = 4
 _MOST_SEARCHED = 100_000
 MASK = "***"
+
+
+def vault_command(secret: str) -> str:
+    """Write the command that puts a secret into the key vault under a name."""
+    return f"az keyvault secret set --vault-name VAULT --name {secret} --value VALUE"
 
 
 def names_a_secret(name: str) -> bool:
@@ -131,9 +137,13 @@ def find_in_text(text: str) -> list[Found]:
             if part and _NO_SECRET.fullmatch(value):
                 continue
             found.append(Found(start=start, end=end, name=name.strip("-")))
-    found.sort(key=lambda each: (each.start, -each.end))
+    return _apart(found)
+
+
+def _apart(found: list[Found]) -> list[Found]:
+    """Order what was found; what overlaps becomes one."""
     apart: list[Found] = []
-    for each in found:
+    for each in sorted(found, key=lambda each: (each.start, -each.end)):
         if not apart or each.start >= apart[-1].end:
             apart.append(each)
         elif each.end > apart[-1].end:
@@ -152,6 +162,8 @@ def is_secret(name: str, value: str) -> bool:
 
 def _is_telling(value: str) -> bool:
     """Tell whether a value is no everyday word, so that finding it elsewhere means the secret."""
+    if _WORDS.fullmatch(value) and names_a_secret(value):
+        return False  # `--api-key API_KEY`: the name of what belongs there
     is_word = value.isalpha() or value.isdecimal()
     return len(value) >= 2 * SHORTEST or (len(value) > SHORTEST and not is_word)
 
@@ -161,8 +173,9 @@ class Vault:
     """Values of all secrets that an import met."""
 
     values: set[str] = field(default_factory=set[str])
-    # The variables that documents have for some of them.
+    # The first variable of a value; a value's name in the key vault, by the name that it wants.
     variables: dict[str, str] = field(default_factory=dict[str, str])
+    names: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
 
     def learn_from(self, name: str, value: str) -> None:
         """Remember the secrets in a value, and the value itself where its name tells that it is one."""
@@ -178,6 +191,18 @@ class Vault:
     def longest_first(self) -> list[str]:
         """Give the values so that none is cut by a shorter one in it."""
         return sorted(self.values, key=len, reverse=True)
+
+    def find(self, text: str, name: str) -> list[Found]:
+        """Find the secrets in a text by their shapes, which are remembered, and those known, under a name."""
+        found = find_in_text(text)
+        for each in found:
+            self.learn(text[each.start : each.end])
+        known = [
+            Found(start=at.start(), end=at.end(), name=name)
+            for value in self.values
+            for at in re.finditer(re.escape(value), text)
+        ]
+        return _apart([*found, *known])
 
     def is_secret(self, name: str, value: str) -> bool:
         """Tell whether a value is or holds a secret, by the name of what holds it or by itself."""

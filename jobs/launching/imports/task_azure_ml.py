@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container, Mapping
 from pathlib import Path
 
+from jobs.contracts.spec import Launcher
 from jobs.launching.imports.draft import (
     DraftInput,
     Project,
@@ -18,6 +20,7 @@ from jobs.launching.imports.task_draft import NODES_OF_STACK, UNUSED, TaskDraft
 
 _FORMAT = "the format of the document"
 _PLACEHOLDER = re.compile(r"\$\{\{ *(?P<kind>inputs|outputs)\.(?P<name>[A-Za-z_]\w*) *\}\}")
+_FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 _SHM = re.compile(r"[1-9][0-9]{0,8}[bkmg]\Z")
 _V2_REASONS = {
     "compute": NODES_OF_STACK,
@@ -26,7 +29,11 @@ _V2_REASONS = {
     "parent_job_name": "a run has no parent",
 }
 _MOST_SERVERS = 256
-_LAUNCHERS = {"pytorch": "torch", "mpi": "mpi", "tensorflow": "tensorflow"}
+_LAUNCHERS: Mapping[str, Launcher] = {
+    "pytorch": "torch",
+    "mpi": "mpi",
+    "tensorflow": "tensorflow",
+}
 
 
 def read_command_job(leaves: Leaves, name: str, path: Path, project: Project) -> bool:
@@ -96,12 +103,11 @@ def _shm_size(task: TaskDraft, place: Place | None) -> None:
 
 def _distribution(task: TaskDraft, spread: Place) -> None:
     kind = spread.get("type", "distribution_type")
-    launcher = _LAUNCHERS.get(task.text_of(kind).lower()) if kind else None
-    if kind and launcher is None:
-        kind.refused("`launch` starts pytorch, mpi and tensorflow: set `launcher`")
-    elif kind:
-        task.draft.launcher = launcher  # type: ignore[assignment]
+    if kind and (launcher := _LAUNCHERS.get(task.text_of(kind).lower())):
+        task.draft.launcher = launcher
         kind.converted("launcher")
+    elif kind:
+        kind.refused("`launch` starts pytorch, mpi and tensorflow: set `launcher`")
     task.processes(spread.take_number("process_count_per_instance"))
     task.processes(spread.take_number("worker_count"), is_total=True)
     if servers := spread.take_number("parameter_server_count"):
@@ -148,13 +154,30 @@ def _inputs(task: TaskDraft, section: Place | None) -> dict[str, str]:
         )
         how = "put its files there" if is_remote else "copy its files there"
         path[1].converted(f"inputs.{name}, the folder {folder}: {how}, as README.md says")
+        _read_kind(task, each.get("type"), name, path[0], values)
         if mode:
             mode.converted(
                 f"inputs.{name}: files are downloaded; `mode: mount` is the other choice"
             )
-        if kind := each.get("type"):
-            kind.converted(f"inputs.{name}")
     return values
+
+
+def _read_kind(
+    task: TaskDraft, kind: Place | None, name: str, path: str, values: dict[str, str]
+) -> None:
+    """Take the type of an input: the program is given the path of a file, and the folder of anything else."""
+    if kind is None:
+        return
+    file = path.rpartition("/")[2]
+    if kind.value != "uri_file":
+        kind.converted(f"inputs.{name}")
+    elif _FILE.match(file) and not task.project.vault.holds(file):
+        values[name] = f"${{inputs.{name}}}/{file}"
+        kind.converted(f"inputs.{name}, whose file {file} stands in the command")
+    else:
+        kind.refused(
+            "the program gets the folder: add the file's name behind the input in `command`"
+        )
 
 
 def _output(task: TaskDraft, place: Place) -> None:
@@ -170,7 +193,9 @@ def _output(task: TaskDraft, place: Place) -> None:
             leaf.converted(f"outputs.{name}")
 
 
-def _filled(text: str, values: dict[str, str], inputs: object, outputs: list[str]) -> str:
+def _filled(
+    text: str, values: dict[str, str], inputs: Container[str], outputs: Container[str]
+) -> str:
     """Put our placeholders in place of theirs, and plain values in place of those that name them."""
 
     def fill(found: re.Match[str]) -> str:
@@ -178,7 +203,7 @@ def _filled(text: str, values: dict[str, str], inputs: object, outputs: list[str
         if kind == "inputs" and name in values:
             return values[name]
         known = inputs if kind == "inputs" else outputs
-        return f"${{{kind}.{name}}}" if name in known else f"$${{{kind}.{name}}}"  # type: ignore[operator]
+        return f"${{{kind}.{name}}}" if name in known else f"$${{{kind}.{name}}}"
 
     return _PLACEHOLDER.sub(fill, text)
 

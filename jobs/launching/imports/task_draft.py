@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 
-from jobs.jobfile.read import RESERVED, RESERVED_PREFIX
 from jobs.launching.imports.batchai_image import choose_image
 from jobs.launching.imports.draft import (
     MOST_NODES,
@@ -15,17 +14,17 @@ from jobs.launching.imports.draft import (
     RESERVED_NAMES,
     Draft,
     Project,
-    is_variable,
     job_name,
     unique,
+    variable_problem,
 )
 from jobs.launching.imports.leaves import Leaves, Place
-from jobs.launching.imports.secrecy import is_secret
+from jobs.launching.imports.secrecy import is_secret, vault_command
 from jobs.launching.imports.shell_text import literal, objection
 
 NODES_OF_STACK = "a stack's clusters have sizes of their own: set them in Pulumi.<stack>.yaml, and choose one by --cluster"
 UNUSED = "the job does not use it"
-_VAULT = "az keyvault secret set --vault-name VAULT --name"
+_SET_IT = "set it in `env`, or in `secrets`"
 
 
 class TaskDraft:
@@ -77,12 +76,18 @@ class TaskDraft:
             lines.append(self.safe(text.strip(), each, hint))
         return "\n".join(each for each in lines if each)
 
-    def safe(self, text: str, place: Place, hint: str = "ARGUMENT_SECRET") -> str:
-        """Put variables in place of secrets, and leave no placeholder."""
+    def safe(
+        self,
+        text: str,
+        place: Place,
+        hint: str = "ARGUMENT_SECRET",
+        fill: Callable[[str], str] = str,
+    ) -> str:
+        """Put variables in place of secrets, then values in place of macros, and leave no placeholder."""
         text, names = self.draft.without_secrets(text, self.project.vault, hint)
         if names:
             place.converted(f"its text, with secrets: {', '.join(names)}")
-        return literal(text)
+        return literal(fill(text))
 
     def setup(self, place: Place | None) -> None:
         """Take what runs once on each node before the ranks."""
@@ -94,31 +99,33 @@ class TaskDraft:
         if place is None:
             return
         if isinstance(place.value, dict):
-            for each in place.members():
-                self._variable(
-                    each, each.key.removeprefix(f"{place.key}."), self.text_of(each), are_secret
-                )
+            for name in place.value:
+                if each := place.get(name):
+                    self._variable(each, name, self.text_of(each), are_secret)
+                elif are_secret and not variable_problem(name, self.project.vault):
+                    self.draft.add_secret(name, "", self.project.vault)
+                else:
+                    key = self.project.vault.mask(f"{place.key}.{name}")
+                    remark = f"{self.draft.file}: `{key}` has no value in the file: {_SET_IT}"
+                    self.project.remarks.append(remark)
             return
         for text, each in self.texts(place):
             name, equals, value = text.partition("=")
             if equals:
                 self._variable(each, name, value, are_secret)
             else:
-                each.refused("its value is not in the file: set it in `env`, or in `secrets`")
+                each.refused(f"its value is not in the file: {_SET_IT}")
 
     def _variable(self, place: Place, name: str, value: str, are_secret: bool) -> None:
-        if not is_variable(name) or self.project.vault.holds(name):
-            place.refused("no shell can have a variable of that name: rename it")
-        elif name in RESERVED or name.startswith(RESERVED_PREFIX):
-            place.refused("`launch` sets this variable for every rank: rename it")
+        if problem := variable_problem(name, self.project.vault):
+            place.refused(problem)
         elif objection(value.replace("'", "").replace('"', "")):
             place.refused("it holds a NUL or half of a character")
         elif are_secret or is_secret(name, value) or self.project.vault.holds(value):
             self.project.vault.learn(value)
-            self.draft.add_secret(name)
-            secret = self.draft.secrets[name]
+            secret = self.draft.add_secret(name, value, self.project.vault)
             place.converted(
-                f"secrets.{name}; put its value into the vault: {_VAULT} {secret} --value VALUE"
+                f"secrets.{name}; put its value into the vault: {vault_command(secret)}"
             )
         else:
             self.draft.env[name] = literal(value)
@@ -153,7 +160,7 @@ class TaskDraft:
         """Take the container's image."""
         if place is None:
             return
-        reference = self.text_of(place).removeprefix("docker:").removeprefix("docker://")
+        reference = self.text_of(place).removeprefix("docker:").removeprefix("//")
         became, reason = choose_image(reference, self.draft, self.project)
         place.refused(reason) if reason else place.converted(became)
 
@@ -183,8 +190,10 @@ class TaskDraft:
 
     def tags(self, place: Place | None) -> None:
         """Take words of the user's own."""
-        for each in place.members() if place and isinstance(place.value, dict) else ():
-            name, text = each.key.removeprefix(f"{place.key}."), self.text_of(each)  # type: ignore[union-attr]
+        if place is None or not isinstance(place.value, dict):
+            return
+        for each in place.members():
+            name, text = each.key.removeprefix(f"{place.key}."), self.text_of(each)
             if (
                 self.project.vault.is_secret(name, text)
                 or not name.replace("_", "a").replace("-", "a").isalnum()

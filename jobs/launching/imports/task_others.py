@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from pathlib import Path
+from string import Template
 
 from jobs.host.units import parse_duration
 from jobs.launching.imports.draft import RESERVED_NAMES, Project, job_name, unique
 from jobs.launching.imports.leaves import Leaves, Place
-from jobs.launching.imports.shell_text import double_quoted
 from jobs.launching.imports.task_draft import NODES_OF_STACK, TaskDraft
 
 _GPUS = "$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')"
@@ -56,8 +55,13 @@ _TORCHX_REASONS = {
     "min_replicas": "a run has all of its nodes, or waits for them",
     "metadata": "it is no part of the run",
 }
-_MACROS = {"replica_id": "${RANK}", "rank0_env": "MASTER_ADDR"}
-_MACRO = re.compile(r"\$\{(?P<name>replica_id|rank0_env)\}")
+# What stands for them between the single quotes of a shell.
+_MACROS = {
+    "replica_id": "'\"${RANK}\"'",
+    "rank0_env": "MASTER_ADDR",
+    "app_id": "'\"${TRAINYARD_RUN_DIR##*/}\"'",
+}
+_IMAGE_MACROS = {"img_root", "base_img_root"}
 _MOST_RETRIES = 10
 
 
@@ -66,20 +70,18 @@ def read_skypilot(leaves: Leaves, name: str, path: Path, project: Project) -> bo
     task = TaskDraft(leaves, name, path, project)
     top = task.top
     task.name(top.get("name"))
-    task.nodes("num_nodes")
+    _one_rank_a_node(task, "num_nodes")
     resources = top.get("resources")
-    if resources and isinstance(resources.value, dict) and (image := resources.get("image_id")):
-        is_container = isinstance(image.value, str) and image.value.startswith("docker:")
-        if is_container:
-            task.draft.launcher = "torch" if task.draft.nodes > 1 else "none"
-            task.image(image)
+    image = resources.get("image_id") if resources else None
+    if image and str(image.value).startswith("docker:"):
+        task.image(image)
     task.variables(top.get("envs"))
     task.variables(top.get("secrets"), are_secret=True)
     task.code(top.get("workdir"))
     task.setup(top.get("setup"))
     task.refuse(_SKY_REASONS)
     text = task.command(top.get("run"), "command")
-    return task.finish(_on_each_node(task, text, _SKY_VARIABLES))
+    return task.finish(f"{_SKY_VARIABLES}\n{text}" if text else "")
 
 
 def read_dstack(leaves: Leaves, name: str, path: Path, project: Project) -> bool:
@@ -89,8 +91,7 @@ def read_dstack(leaves: Leaves, name: str, path: Path, project: Project) -> bool
     if kind := top.get("type"):
         kind.converted("the format of the document")
     task.name(top.get("name"))
-    task.nodes("nodes")
-    task.draft.launcher = "torch" if task.draft.nodes > 1 else "none"
+    _one_rank_a_node(task, "nodes")
     task.image(top.get("image"))
     task.variables(top.get("env"))
     folder = top.get("working_dir")
@@ -105,15 +106,14 @@ def read_dstack(leaves: Leaves, name: str, path: Path, project: Project) -> bool
         text = task.text_of(limit)
         task.wall_clock(limit, float(text) if text.isdecimal() else parse_duration(text))
     task.refuse(_DSTACK_REASONS)
-    commands = task.command(top.get("commands"), "command")
-    text = f"set -e\n{commands}" if commands else ""
-    return task.finish(_on_each_node(task, text, _DSTACK_VARIABLES))
+    text = task.command(top.get("commands"), "command")
+    return task.finish(f"{_DSTACK_VARIABLES}\nset -e\n{text}" if text else "")
 
 
-def _on_each_node(task: TaskDraft, text: str, variables: str) -> str:
-    """Have a text run once on each node, and see the other tool's variables."""
+def _one_rank_a_node(task: TaskDraft, key: str, of: Place | None = None) -> None:
+    """Take the nodes, each with one rank."""
+    task.nodes(key, of=of)
     task.draft.launcher = "torch" if task.draft.nodes > 1 else "none"
-    return f"{variables}\n{text}" if text else ""
 
 
 def read_torchx(leaves: Leaves, name: str, path: Path, project: Project) -> bool:
@@ -124,8 +124,7 @@ def read_torchx(leaves: Leaves, name: str, path: Path, project: Project) -> bool
         task = TaskDraft(leaves, name, path, project)
         names = [task.text_of(each) for each in (told, role.get("name")) if each]
         _name_of_role(task, told, role, "-".join(dict.fromkeys(names)))
-        task.nodes("num_replicas", of=role)
-        task.draft.launcher = "torch" if task.draft.nodes > 1 else "none"
+        _one_rank_a_node(task, "num_replicas", role)
         task.image(role.get("image"))
         task.variables(role.get("env"))
         _retries(task, role)
@@ -171,8 +170,15 @@ def _words(task: TaskDraft, role: Place) -> str:
         if "\0" in text:
             place.refused("it holds a NUL")
             continue
+        if _IMAGE_MACROS.intersection(Template(text).get_identifiers()):
+            place.refused("it names the image's folder, in which the run is: write the path itself")
+            continue
         place.converted("command")
-        filled = _MACRO.sub(lambda found: _MACROS[found["name"]], text)
-        quoted = double_quoted(filled) if filled != text else shlex.quote(text)
-        words.append(task.safe(quoted, place))
+        words.append(task.safe(shlex.quote(text), place, fill=_with_macros))
     return " ".join(words)
+
+
+def _with_macros(quoted: str) -> str:
+    """Fill the macros of a quoted word as TorchX does: `$$` is a dollar, and other names stay."""
+    filled = Template(quoted).safe_substitute(_MACROS)
+    return quoted if filled == quoted else filled.removeprefix("''").removesuffix("''")

@@ -16,6 +16,13 @@ def test_a_file_replaces_the_one_before(tmp_path):
         assert read_folder(tmp_path) == {"new/file": content}
 
 
+def test_a_folder_that_cannot_be_written_into_is_no_full_disk(tmp_path):
+    (tmp_path / "folder").write_bytes(b"a file")
+    with pytest.raises(TrainingError, match="file` cannot be written: File exists") as caught:
+        write_whole(tmp_path / "folder" / "file", b"")
+    assert caught.value.hint == "free some space, or correct the folder's permissions"
+
+
 def test_a_full_disk_leaves_the_one_before_and_nothing_else(tmp_path):
     write_whole(tmp_path / "file", b"before")
     with (

@@ -7,8 +7,8 @@
     DIR/<set>/<block>           a block and its trailer; its time is when it was wanted last
     DIR/<set>/<block>.<n>.new   a block that is being written, locked by who writes it
 
-Blocks are evicted by age of their last request, not of their last read, since of what is fetched ahead of its
-use all is needed, and of what was read yesterday nothing. What is under a block's name is whole or
+The block that was requested longest ago is evicted first. A request counts, not a read: blocks
+fetched ahead are needed although nobody has read them yet. What is under a block's name is whole or
 is not given: a trailer of length and CRC-32 is looked at before a process's first read of it. The
 folder may be taken away at any time; the cache begins anew. Nothing is deleted but files of such
 names. An empty folder, or one where nothing else is (an older version's), becomes a cache; one that

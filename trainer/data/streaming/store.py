@@ -217,7 +217,13 @@ class RangeStore:
             message = f"{_status(answer)}: the token is not renewed"
             raise _PassingError(message)
         message = f"the store {self._endpoint} lets us in no more: {_status(answer)}"
-        hint = f"the {self._kind} of this run has expired: start it again from its checkpoint"
+        if self._kind == "token":
+            hint = (
+                "the cluster's identity may not read the container, or a firewall is in between: "
+            )
+            hint += "launch doctor"
+        else:
+            hint = "the signature of this run has expired: start it again from its checkpoint"
         raise TrainingError(message, hint=hint)
 
     def _refusal(self, path: str, answer: http.client.HTTPResponse) -> TrainingError:

@@ -110,6 +110,7 @@ def test_a_dead_framework_is_refused_by_name_or_carried_on_as_mpi(
         ),
         ("mpiexec -ppn 2 -n 4 ./a.out -v", (2, 2, "./a.out -v")),
         ("/usr/bin/mpirun --mca btl tcp --allow-run-as-root -np 1 ./a.out", (1, 1, "./a.out")),
+        ("mpiexec -ppn 2 -n 2 ./a.out", (1, 2, "./a.out")),
         ("mpirun ./a.out", (2, 1, "./a.out")),
         ("mpirun -np 3 ./a.out", None),
         ("mpirun -np $N ./a.out", None),
@@ -133,6 +134,8 @@ def test_an_mpirun_is_taken_off_or_refused(
     else:
         assert (job["nodes"], job["processes_per_node"], last_line(job)) == expected
         assert job["launcher"] == "mpi"
+        refused = [] if expected[0] == document["nodeCount"] else ["nodeCount"]
+        assert [key for key in told if told[key].reason] == refused
 
 
 def test_a_custom_toolkit_runs_on_the_first_node_only(tmp_path: Path) -> None:

@@ -257,7 +257,7 @@ def test_a_value_that_has_a_variable_is_that_variable_everywhere(launching: Any)
     typed = launching.type_bare("import", "job.json", "--into", "made", "--json")
     written = (launching.folder / "made" / "job.yaml").read_text()
     assert '--pin "${PIN}" --password "${DB_PASSWORD}"\n' in written
-    assert "secrets:\n  DB_PASSWORD: db-password\n  PIN: pin\n" in written
+    assert "secrets:\n  PIN: pin\n  DB_PASSWORD: db-password\n" in written
     outcomes = {each["key"]: each["outcome"] for each in json.loads(typed.out)["entries"]}
     for key in ("environmentVariables[0].value", "secrets[0].value"):
         assert outcomes[f"properties.{key}"] == "converted"

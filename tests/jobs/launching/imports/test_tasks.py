@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +155,119 @@ def test_a_secret_that_is_a_word_of_a_list_becomes_a_variable(
     assert "${ARGUMENT_SECRET}" in job["command"][2]
     assert not any("Qz7" in text for text in (*made.files.values(), repr(made.told)))
     assert ("document_id" in job["command"][2]) is (name == "appdef.yaml")
+
+
+def test_a_variable_without_a_value_is_a_secret_to_be_or_told_of(tmp_path: Path) -> None:
+    task = {
+        "name": "s",
+        "num_nodes": 1,
+        "envs": {"HF_TOKEN": None, "EPOCHS": 3},
+        "secrets": {"WANDB_API_KEY": None, "RANK": None},
+        "run": "python train.py",
+    }
+    made = imported(tmp_path, "s.yaml", task)
+    job = yaml.safe_load(made.files["s.yaml"])
+    assert (job["env"], job["secrets"]) == ({"EPOCHS": "3"}, {"WANDB_API_KEY": "wandb-api-key"})
+    end = "has no value in the file: set it in `env`, or in `secrets`"
+    assert made.remarks == tuple(
+        f"{tmp_path / 's.yaml'}: `{key}` {end}" for key in ("envs.HF_TOKEN", "secrets.RANK")
+    )
+    assert "Put the secret of `WANDB_API_KEY` (s) into the vault" in made.files["README.md"]
+
+
+@pytest.mark.parametrize("start", ["docker:", "docker://"])
+def test_an_image_of_skypilot_is_kept_with_either_prefix(tmp_path: Path, start: str) -> None:
+    task = TASKS["sky.yaml"] | {"resources": {"image_id": f"{start}{REMOTE}"}}
+    made = imported(tmp_path, "sky.yaml", task)
+    assert yaml.safe_load(made.files["sky.yaml"])["image"] == REMOTE
+    assert [each.reason for each in made.told if each.key == "resources.image_id"] == [None]
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("azureml://datastores/w/paths/a/b.csv", "${inputs.table}/b.csv"),
+        ("b.csv", "${inputs.table}/b.csv"),
+        ("azureml:table:1", "${inputs.table}"),
+        ("https://example.com/b.csv?x=1", "${inputs.table}"),
+        ("data/", "${inputs.table}"),
+    ],
+)
+def test_a_program_is_given_the_file_of_an_input_that_is_one(
+    tmp_path: Path, path: str, shown: str
+) -> None:
+    inputs = {"table": {"type": "uri_file", "path": path}, "rest": {"type": "uri_folder"}}
+    inputs["rest"] |= {"path": "azureml://datastores/w/paths/a/b.csv"}
+    command = "python train.py ${{inputs.table}} ${{inputs.rest}}"
+    made = imported(
+        tmp_path, "aml.yaml", TASKS["aml.yaml"] | {"command": command, "inputs": inputs}
+    )
+    job = yaml.safe_load(made.files["digits.yaml"])
+    assert job["command"][2].strip() == f"python train.py {shown} ${{inputs.rest}}"
+    reasons = {each.key: each.reason for each in made.told if each.key.endswith(".type")}
+    folder = "the program gets the folder: add the file's name behind the input in `command`"
+    expected = None if shown.endswith("b.csv") else folder
+    assert reasons["inputs.table.type"] == expected
+    assert reasons["inputs.rest.type"] is None
+
+
+def words_of(folder: Path, entry: str, args: list[str]) -> tuple[str, list[str]]:
+    """The command of an application of TorchX, and the reasons of what was refused."""
+    role: dict[str, Any] = {"name": "app", "entrypoint": entry, "args": args, "num_replicas": 2}
+    made = imported(folder, "app.yaml", {"name": "app", "roles": [role]})
+    reasons = [each.reason for each in made.told if each.reason]
+    return yaml.safe_load(made.files["app.yaml"])["command"][2].strip(), reasons
+
+
+def test_macros_of_torchx_are_filled_and_nothing_else_is(tmp_path: Path) -> None:
+    program = (
+        "echo $${${rank0_env}:=localhost}:29500 --rdzv_id '${app_id}' --node_rank ${replica_id} "
+        "--role '' $HOME $$HOME $$$$ ${rank}"
+    )
+    command, reasons = words_of(tmp_path, "bash", ["-c", program])
+    assert reasons == []
+    environment = {"MASTER_ADDR": "10.0.0.4", "RANK": "1", "HOME": "/h", "rank": "3"}
+    environment |= {"TRAINYARD_RUN_DIR": "/runs/app-7", "PATH": os.environ["PATH"]}
+    said = run_bash(command.replace("$${rank}", "${rank}"), environment)
+    assert said.startswith("10.0.0.4:29500 --rdzv_id app-7 --node_rank 1 --role  /h /h ")
+    assert said.endswith(" 3\n")
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("${replica_id}", "1"),
+        ("$replica_id-$$-$", "1-$-$"),
+        ("it's ${replica_id}'", "it's 1'"),
+        ("$HOME `id` $(id) ${unknown} \\", "$HOME `id` $(id) ${unknown} \\"),
+        ("", ""),
+    ],
+)
+def test_a_word_of_torchx_is_no_text_of_a_shell(tmp_path: Path, word: str, expected: str) -> None:
+    command, reasons = words_of(tmp_path, "printf", ["[%s]", word])
+    assert reasons == []
+    environment = {"RANK": "1", "HOME": "/h", "PATH": os.environ["PATH"]}
+    assert run_bash(command, environment) == f"[{expected}]"
+
+
+def run_bash(text: str, environment: dict[str, str]) -> str:
+    done = subprocess.run(
+        ["bash", "-c", text], env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_a_secret_with_a_dollar_is_found_as_it_is_written(tmp_path: Path) -> None:
+    command, _ = words_of(tmp_path, "python", ["train.py", "--token", "a$$bcdefgh1"])
+    assert "bcdefgh1" not in command
+    assert '"${ARGUMENT_SECRET}"' in command
+
+
+@pytest.mark.parametrize("word", ["${img_root}/x", "$base_img_root"])
+def test_the_folder_of_an_image_is_refused(tmp_path: Path, word: str) -> None:
+    command, reasons = words_of(tmp_path, "python", ["train.py", word])
+    assert command == "python train.py"
+    assert reasons == ["it names the image's folder, in which the run is: write the path itself"]
 
 
 def test_values_of_wrong_types_end_in_one_error_or_a_job(tmp_path: Path) -> None:

@@ -136,6 +136,19 @@ def test_a_token_that_nobody_renews_is_named(streaming, monkeypatch):
     )
 
 
+def test_an_identity_that_may_not_read_is_not_said_to_have_expired(streaming, monkeypatch):
+    key = streaming.folder / "token"
+    key.write_text("first")
+    streaming.server.trouble = lambda _: Trouble(status=403)
+    store = token_store(monkeypatch, streaming.server, key)
+    with pytest.raises(TrainingError) as error:
+        store.read(RemoteFile(path="train/x", bytes=10), 0, 10)
+    assert str(error.value).endswith(
+        " lets us in no more: 403 Forbidden (hint: the cluster's identity may not read the "
+        "container, or a firewall is in between: launch doctor)"
+    )
+
+
 @pytest.mark.parametrize("content", ["", "sig=a b", "sig=a\r\nHost: x"])
 def test_what_is_no_signature_is_not_shown(tmp_path, content):
     (tmp_path / "sas").write_text(content)
