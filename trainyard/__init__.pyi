@@ -379,7 +379,7 @@ class _Report(TypedDict):
     runs: list[_ReportedRun]
 
 class _RankReport(TypedDict):
-    """`ranks/NNNNN.json`: the record that rank/main.py keeps of its rank. Times are of the monotonic clock."""
+    """`ranks/NNNNN.json`: the record that rank/main.py keeps of its rank."""
 
     rank: int
     node: int
@@ -1050,8 +1050,6 @@ def schema(
     what: Text | None = ...,
     *,
     output: Text | None = ...,
-    stack: Text | None = ...,
-    env: Text | None = ...,
 ) -> Any:
     """Print the JSON Schema of a job file or of an environment."""
 

@@ -19,6 +19,7 @@ def schema(
         typer.Argument(metavar="NAME", help="Schema to print: job or environment."),
     ] = "job",
     output: options.Output = None,
+    json: options.Json = False,
 ) -> None:
     """Print the JSON Schema of a job file or of an environment.
 
@@ -27,6 +28,7 @@ def schema(
     """
     from jobs.contracts.schemas import schema_text
 
+    del json  # a schema is JSON
     text = schema_text(what)
     if output is None:
         console.out(text.rstrip("\n"))

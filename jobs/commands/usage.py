@@ -20,7 +20,6 @@ from typer._click.exceptions import (
 from typer._click.formatting import HelpFormatter
 from typer.core import TyperCommand, TyperGroup
 
-from jobs.commands.options import stack_words
 from jobs.contracts.errors import LaunchError, hint_for_file, hint_for_words
 
 MAX_WIDTH = 100
@@ -62,6 +61,8 @@ class Command(TyperCommand):
             if error.hint and file:
                 error.hint = hint_for_file(error.hint, Path(file))
             if error.hint and "stack" in ctx.params:
+                from jobs.commands.options import stack_words
+
                 error.hint = hint_for_words(error.hint, stack_words(ctx.params["stack"], file))
             raise
 

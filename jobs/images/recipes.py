@@ -142,8 +142,8 @@ def code_files(project: Path, folder: str) -> dict[str, Path]:
     for parent, folders, names in os.walk(project / folder):
         folders[:] = [each for each in folders if each != "__pycache__" and each[0] != "."]
         for name in names:
-            if name[0] != "." and not name.endswith((".pyc", "~")):
-                path = Path(parent) / name
+            path = Path(parent) / name
+            if name[0] != "." and not name.endswith((".pyc", "~")) and path.is_file():
                 found[path.relative_to(project).as_posix()] = path
     return found
 

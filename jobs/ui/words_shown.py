@@ -11,6 +11,7 @@ import msgspec
 
 from jobs.contracts.spec import RunState
 from jobs.host.console import count_text, duration_text, figure_text, masked, size_text
+from jobs.host.structs import prepared
 from jobs.runs.outcome import parse_time
 from jobs.runs.outlook import Outlook, left_text, share_text
 from jobs.stacks.cost import money_text
@@ -34,12 +35,12 @@ def took(run: dict[str, Any]) -> str:
 
 def share(progress: dict[str, Any] | None) -> str:
     """Say how far a run is."""
-    return share_text(msgspec.convert(progress, Outlook)) if progress else ""
+    return share_text(msgspec.convert(progress, prepared(Outlook))) if progress else ""
 
 
 def left(progress: dict[str, Any] | None) -> str:
     """Say how much time a run has left."""
-    return left_text(msgspec.convert(progress, Outlook)) if progress else ""
+    return left_text(msgspec.convert(progress, prepared(Outlook))) if progress else ""
 
 
 def money(cost: dict[str, Any] | None) -> str:

@@ -152,7 +152,7 @@ def setting_texts(cluster: str, nodes: int, stack: str) -> tuple[str, str]:
     """Word where a stack's settings take a cluster's maximum, and give that setting."""
     key = f"trainyard:clusters.{cluster}.max_nodes"
     told = (
-        f"`pulumi config set --path {key} {nodes} -s {stack}`,\n"
+        f"to keep it: `pulumi config set --path {key} {nodes} -s {stack}`,\n"
         f"or this in Pulumi.{stack}.yaml; without it the next `pulumi up` may undo the change:"
     )
     return told, f"  trainyard:clusters:\n    {cluster}:\n      max_nodes: {nodes}"

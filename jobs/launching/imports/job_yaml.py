@@ -59,14 +59,15 @@ def _require_readable(draft: Draft, text: str, vault: Vault) -> None:
     """Read what was written, by the parser that `launch run` has, and compare."""
     command = ("bash", "-c", vault.strike(draft.text))
     env = {name: vault.strike(value) for name, value in draft.env.items()}
+    job, cause = None, None
     try:
         job = decode_job(parse_yaml(text, f"{draft.name}.yaml"))
-    except LaunchError:
-        job = None
+    except LaunchError as error:
+        cause = error
     if job is None or job.command != command or dict(job.env) != env:
         message = f"{draft.file}: the job cannot be written as YAML"
         hint = "remove unusual characters from its texts, and secrets that are words of a job file"
-        raise LaunchError(message, hint=hint)
+        raise LaunchError(message, hint=hint) from cause
 
 
 def _in_bash(text: str) -> str:

@@ -102,7 +102,11 @@ class TaskDraft:
             for name in place.value:
                 if each := place.get(name):
                     self._variable(each, name, self.text_of(each), are_secret)
-                elif are_secret and not variable_problem(name, self.project.vault):
+                elif (
+                    are_secret
+                    and name not in self.draft.env
+                    and not variable_problem(name, self.project.vault)
+                ):
                     self.draft.add_secret(name, "", self.project.vault)
                 else:
                     key = self.project.vault.mask(f"{place.key}.{name}")

@@ -75,7 +75,7 @@ def test_a_cluster_is_kept_warm_let_go_and_resized_and_keeps_all_else(launch: Az
     assert resized.code == 0
     assert resized.out == "  trainyard:clusters:\n    cpu:\n      max_nodes: 40\n"
     setting = "pulumi config set --path trainyard:clusters.cpu.max_nodes 40 -s dev"
-    assert f"for the owner of the stack: `{setting}`" in resized.err
+    assert f"for the owner of the stack: to keep it: `{setting}`" in resized.err
     assert f"160 vCPUs (dedicated): 60 more than the 100 of `{cluster_limit()}`" in resized.err
 
     # The scale alone has moved: identity, closed ports, tags, priority are as they were.

@@ -139,7 +139,7 @@ def test_what_is_started_is_planned_first(monkeypatch):
 
 
 def test_values_are_worded():
-    untold = {"done": 12, "total": None, "unit": "steps", "samples_per_s": None, "updated_s": 1.0}
+    untold = {"done": 12, "total": None, "unit": "step", "samples_per_s": None, "updated_s": 1.0}
     untold |= {"share": None, "left_s": None}
     nearly = untold | {"share": 0.996, "left_s": 61}
     assert (share(None), share(untold), share(nearly)) == ("", "12 steps", "99 %")
