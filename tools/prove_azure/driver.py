@@ -98,7 +98,8 @@ def _hold(s: Session, steps: Sequence[Step], limit: float) -> None:
     most = estimate(s.prices, minutes_of(steps))
     if s.record.spent + most > limit:
         spent = f"{s.record.spent:.2f} of {limit:.2f} USD are spent"
-        message = f"`{steps[-1].name}` may cost {most:.2f} USD, and {spent}"
+        first = "with the stack brought up before it, " if len(steps) > 1 else ""
+        message = f"{first}`{steps[-1].name}` may cost {most:.2f} USD, and {spent}"
         raise OverBudget(message)
 
 

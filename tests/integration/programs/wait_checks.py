@@ -41,7 +41,7 @@ from trainer.pytorch.loader import Loader, _pixel_scale
 from trainer.pytorch.loop import Training
 from trainer.pytorch.strategy import make_strategy
 from trainer.pytorch.task import Task
-from trainer.pytorch.transfer import copied_ahead
+from trainer.pytorch.transfer import _copying, copied_ahead
 
 GPU = torch.device("cuda", 0)
 aten = torch.ops.aten
@@ -190,6 +190,7 @@ def made_up_gpu() -> Iterator[Waits]:
     ]
     before = [(place, name, getattr(place, name)) for place, name, _ in patches]
     _pixel_scale.cache_clear()
+    _copying.cache_clear()
     for place, name, value in patches:
         setattr(place, name, value)
     try:
@@ -199,6 +200,7 @@ def made_up_gpu() -> Iterator[Waits]:
         for place, name, value in before:
             setattr(place, name, value)
         _pixel_scale.cache_clear()
+        _copying.cache_clear()
 
 
 def ranks_here(folder: Path) -> Any:

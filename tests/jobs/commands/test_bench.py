@@ -299,7 +299,8 @@ def test_what_nobody_knows_the_price_of_is_asked_for_as_such(bench):
 
 def test_how_a_script_is_read_is_said_once(bench):
     words = ("--nodes", "1,2", "--strong", "batch-size", "--yes")
-    typed = bench.type("bench", "train.py", *words, "--", "--batch-size", "64")
+    words += ("--env", str(bench.env_file))
+    typed = bench.type_bare("bench", "train.py", *words, "--", "--batch-size", "64")
     assert typed.err.count("train.py uses torch: ") == 1, typed.err
 
 

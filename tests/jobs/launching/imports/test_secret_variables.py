@@ -80,8 +80,8 @@ def test_three_sets_of_arguments_have_variables_of_their_own(tmp_path: Path) -> 
     document = {"properties": {"nodeCount": 2, "tensorFlowSettings": settings}}
     job = import_all(tmp_path, {"job.json": document})["job"]
     assert [f"ARGUMENT_SECRET_{number}" for number in (1, 2, 3)] == list(job["secrets"])
-    for variable in job["secrets"]:
-        assert job["command"][2].count(f'me:"${{{variable}}}"@example.com') == 1
+    places = [f'me:"${{{variable}}}"@example.com' for variable in job["secrets"]]
+    assert [job["command"][2].count(place) for place in places] == [1] * 3
 
 
 def test_a_variable_that_the_job_declares_stands_for_its_own_value_only(tmp_path: Path) -> None:

