@@ -17,7 +17,7 @@ TIMEOUT_S = 25.0
 
 def cancel(
     *,
-    runs: options.Runs,
+    runs: options.ManyRuns,
     stack: options.Stack,
     env: options.EnvFile = None,
 ) -> int:

@@ -13,7 +13,7 @@ from jobs.host import console
 
 def keep(
     *,
-    runs: options.Runs,
+    runs: options.ManyRuns,
     undo: Annotated[bool, typer.Option("--undo", help="Allow the removal again.")] = False,
     stack: options.Stack,
     env: options.EnvFile = None,

@@ -53,7 +53,7 @@ Run = Annotated[
     str,
     typer.Argument(metavar="RUN", help=_RUN, autocompletion=completers.runs),
 ]
-Runs = Annotated[
+ManyRuns = Annotated[
     list[str],
     typer.Argument(
         metavar="RUN...",

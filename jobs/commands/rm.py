@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def remove(
     *,
-    runs: options.Runs,
+    runs: options.ManyRuns,
     yes: options.Yes = False,
     json: options.Json = False,
     stack: options.Stack,

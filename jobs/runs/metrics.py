@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -166,5 +166,6 @@ def _parse(line: bytes) -> Metric | None:
         told = parse_figures(line, prepared(_Loose))
     except msgspec.MsgspecError:
         return None
-    known = {**asdict(told), "split": told.split or "", "goal": _GOALS.get(told.goal)}
+    known: dict[str, Any] = asdict(told)
+    known.update(split=told.split or "", goal=_GOALS.get(told.goal))
     return Metric(**known)
