@@ -256,7 +256,6 @@ class MultiWorkerMirrored:
     """
 
     name: StrategyName = "mwms"
-    waits_to_leave = True
 
     def __init__(self) -> None:
         self._strategy: tf.distribute.MultiWorkerMirroredStrategy | None = None
@@ -323,6 +322,11 @@ class MultiWorkerMirrored:
     def barrier(self) -> None:
         """Wait in an allreduce of its own."""
         self.sum(tf.zeros(()), "barrier").numpy()
+
+    @property
+    def waits_to_leave(self) -> bool:
+        """Tell whether this rank has met the others, and leaves when they do."""
+        return self._strategy is not None
 
     def shutdown(self) -> None:
         """Leave when no rank waits for another; rank 0, whose service all ask, leaves last.
