@@ -105,12 +105,16 @@ def run(task: Task[OptionsT, B]) -> None:
         hint=options.hint,
     )
     if ranks.world.is_main:
-        # A training that is over and saved does not fail by its drawing.
-        try:
-            with memory_told("the last predictions", hint=OTHERS_HINT):
-                task.finish(training.result)
-        except TrainingError as error:
-            warn(str(error))
+        _finish(task, training.result)
+
+
+def _finish(task: Task[OptionsT, B], network: nn.Module) -> None:
+    """Write what else the program leaves; a training that is over and saved does not fail by it."""
+    try:
+        with memory_told("the last predictions", hint=OTHERS_HINT):
+            task.finish(network)
+    except TrainingError as error:
+        warn(str(error))
 
 
 def _predict(task: Task[OptionsT, B]) -> None:
