@@ -27,6 +27,23 @@ def test_an_images_own_dockerfile_names_its_bases_alone(image):
     ]
 
 
+# What `python3` is in each release that an image is built on.
+PYTHONS = {"bookworm": (3, 11), "ubuntu22.04": (3, 10), "ubuntu24.04": (3, 12)}
+
+
+def test_the_tools_that_build_horovod_are_locked_for_the_oldest_python_of_a_base():
+    """Of the lock for 3.11 the CUDA variant of tensorflow-keras2, on Ubuntu 22.04, could install nothing."""
+    pythons = {
+        next(python for release, python in PYTHONS.items() if release in base)
+        for image in FRAMEWORKS
+        for base in bases(TEXTS[image]).values()
+    }
+    lock = (ROOT / "images/horovod/requirements.txt").read_text(encoding="utf-8")
+    told = re.search(r"--universal --python-version (\d+)\.(\d+) ", lock)
+    assert told is not None
+    assert tuple(map(int, told.groups())) == min(pythons) == (3, 10)
+
+
 # --- Our own rules ---------------------------------------------------------------------------
 
 
