@@ -352,8 +352,9 @@ def require_no_weights(loss: nn.Module) -> None:
 def require_mean(loss: Tensor) -> None:
     """Raise TrainingError for a loss that is no single number."""
     if not isinstance(loss, Tensor) or loss.dim():
-        of_shape = isinstance(loss, Tensor) and f"tensor of shape {tuple(loss.shape)}"
-        message = f"loss() gives a {of_shape or type(loss).__name__}, not one number"
+        is_tensor = isinstance(loss, Tensor)
+        what = f"tensor of shape {tuple(loss.shape)}" if is_tensor else type(loss).__name__
+        message = f"loss() gives a {what}, not one number"
         raise TrainingError(message, hint="the mean over the batch: .mean()")
 
 

@@ -19,11 +19,10 @@ from trainer.tf.steps import make_learning
 
 def is_lack(error: tf.errors.OpError) -> bool:
     """Tell an error of too little memory on a GPU: cuDNN's is of all algorithms that it tried."""
+    if isinstance(error, tf.errors.ResourceExhaustedError):
+        return True
     said = str(error)
-    is_of_cudnn = "No algorithm worked" in said
-    return isinstance(error, tf.errors.ResourceExhaustedError) or (
-        is_of_cudnn and ("Out of memory" in said or "ALLOC_FAILED" in said)
-    )
+    return "No algorithm worked" in said and ("Out of memory" in said or "ALLOC_FAILED" in said)
 
 
 def tell_largest_batch(job: Job) -> None:
