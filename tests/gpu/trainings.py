@@ -18,15 +18,11 @@ from trainer.data.synthesize.coco import make_coco
 from trainer.data.synthesize.digits import make_default_digits
 from trainer.data.synthesize.stripes import INSECTS, make_pictures
 
-# Mask R-CNN is torchvision's, which asks the GPU how many boxes there are; so does our choice of
-# regions, each time that it asks whether anything has changed.
+# Mask R-CNN is torchvision's, which asks the GPU how many boxes there are; so does our choice of regions, each
+# time that it asks whether anything has changed, and so do our parts: of the heads' regions, and of each pool's levels.
 CHOICE, MOST_QUESTIONS = "maskrcnn_proposals.py", 8
-TORCHVISIONS = {
-    *("torchvision/_utils.py", "torchvision/boxes.py", "torchvision/roi_heads.py"),
-    *("torchvision/rpn.py", "torchvision/transform.py", "torchvision/generalized_rcnn.py"),
-    *("torchvision/poolers.py", "torchvision/anchor_utils.py", "torchvision/image_list.py"),
-    *("torchvision/roi_align.py", "torchvision/misc.py"),
-}
+PARTS, NUM_QUESTIONS = "maskrcnn_waits.py", 3
+TORCHVISIONS = {"torchvision/_utils.py", "torchvision/roi_heads.py", "torchvision/rpn.py"}
 # A loss of 64 pictures in eight bits of mantissa.
 MOST_APART = 0.05
 # Both average the same gradients, in another order.
@@ -110,10 +106,11 @@ def waits(where: Where) -> Sequence[Finding]:
         files: dict[str, int] = told["files"]
         seen = [f"{file} {number}x" for file, number in files.items()]
         seen.append(f"the guard {told['readings']}x in {told['steps']} steps")
-        allowed = {*TORCHVISIONS, CHOICE} if is_torchvisions else set[str]()
+        allowed = {*TORCHVISIONS, CHOICE, PARTS} if is_torchvisions else set[str]()
         is_few = told["readings"] <= told["steps"]
         is_few &= files.get(CHOICE, 0) <= MOST_QUESTIONS * told["steps"]
-        others = f", our choice of regions {MOST_QUESTIONS} times, and torchvision"
+        is_few &= files.get(PARTS, 0) <= NUM_QUESTIONS * told["steps"]
+        others = f", our parts {NUM_QUESTIONS} times, our choice of regions {MOST_QUESTIONS} times, and torchvision"
         return Finding(
             what=what,
             seen=", ".join(seen),

@@ -322,6 +322,20 @@ class TestFigures:
                 assert num_ours == num_theirs > 90
                 assert is_equal
 
+    def test_parts_that_wait_less_compute_what_torchvisions_do(self, found):
+        """Losses, gradients and boxes, to the bit; the one who draws regions is the same in both."""
+        assert found["waits"]["are_equal"] is True
+        assert found["waits"]["num_found"] > 50
+
+    def test_regions_to_learn_from_are_drawn_evenly_and_up_to_a_number(self, found):
+        drawn = found["waits"]["drawn"]
+        # Two of four objects, six of twelve of the background, and none of what is neither.
+        assert drawn["shares"][:16] == pytest.approx([0.5] * 16, abs=0.06)
+        assert drawn["shares"][16:] == [0] * 4
+        # One object and one place of background are all of the first; of the second two and six.
+        assert drawn["few"] == [[[1, 0, 0], [2]], [[0, 1, 0], [6]]]
+        assert drawn["whole"] == [True, False]
+
     def test_a_chain_of_overlapping_regions_is_followed_to_its_end(self, found):
         ours, by_torchvision = found["regions"]["chain"]
 

@@ -77,5 +77,7 @@ def test_mask_rcnn_waits_in_torchvision_alone_and_copies_without_a_wait(found):
     assert detector["copies"] == {}
     assert detector["devices"] == ["cuda"]
     files = {place.partition(":")[0] for place in detector["within"]}
-    assert files
-    assert files <= TORCHVISIONS
+    # Of a CPU's own tensors: the picture's size, and torchvision's choice of regions.
+    assert files - {"torchvision/transform.py", "torchvision/boxes.py"} <= TORCHVISIONS
+    # 66 by torchvision's own parts, in two steps of two pictures.
+    assert 0 < sum(detector["within"].values()) <= 22

@@ -29,7 +29,7 @@ from trainer.common.position import Position
 from trainer.common.resnet_options import ResnetOptions
 from trainer.common.schedule import Schedule
 from trainer.data.synthesize.picture_folder import MadeSet, picture_folder
-from trainer.pytorch.loader import Augment
+from trainer.pytorch.loader import Augment, normalise, scale
 from trainer.pytorch.loop import run
 from trainer.pytorch.networks import build_network, load_pretrained, parameter_groups
 from trainer.pytorch.optimizers import OptimizerName, make_optimizer
@@ -234,6 +234,14 @@ class Classifier(PictureTask[Options]):
     def wrap(self, model: nn.Module) -> nn.Module:
         """Compile the model where the options say so."""
         return torch.compile(model) if self.options.compile else model
+
+    def sees(self, images: Tensor) -> Tensor:
+        """Turn a batch's pictures into what the network takes; compiled in one pass over them."""
+        return normalise(images, self._scale)
+
+    @functools.cached_property
+    def _scale(self) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+        return torch.compile(scale) if self.options.compile else scale
 
     @torch.no_grad()
     def begin(self, network: nn.Module, position: Position) -> None:  # noqa: ARG002

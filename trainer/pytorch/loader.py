@@ -6,8 +6,8 @@ processes, and no process is forked beside MPI, CUDA or a checkpoint that is bei
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -24,10 +25,9 @@ from trainer.data.pictures.corrupt import CorruptPictures, places_without
 from trainer.data.pictures.crops import Crop
 from trainer.data.pictures.decoding import decode_rgb
 from trainer.data.pictures.header import (
-    PNG_START,
+    JPEG_START,
     CorruptPicture,
     is_deep_png,
-    not_whole,
     require_decodable,
     too_deep,
 )
@@ -39,6 +39,7 @@ from trainer.pytorch.transfer import pin
 # Mean and standard deviation of ImageNet's training pixels, as all pretrained networks want them.
 PIXEL_MEAN, PIXEL_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
+Pixels = npt.NDArray[np.uint8]
 # Gives the part to see of picture `index`, which is so wide and high.
 CropOf = Callable[[int, int, int], Crop]
 # Changes the pixels of picture `index`, 3 x size x size bytes.
@@ -67,10 +68,16 @@ class Source(Protocol):
         ...
 
 
-def normalise(images: Tensor) -> Tensor:
-    """Turn bytes into floats as pretrained networks want them, in the same memory format."""
-    mean, std = _pixel_scale(images.device)
+def scale(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+    """Turn bytes into floats, and take `mean` from them in units of `std`."""
     return images.to(torch.float32).sub_(mean).div_(std)
+
+
+def normalise(
+    images: Tensor, compute: Callable[[Tensor, Tensor, Tensor], Tensor] = scale
+) -> Tensor:
+    """Turn bytes into floats as pretrained networks want them, in the same memory format."""
+    return compute(images, *_pixel_scale(images.device))
 
 
 @functools.cache
@@ -206,20 +213,21 @@ class Loader:
 
     def _put_by_library(self, target: Tensor, data: bytes, index: int, crop_of: CropOf) -> None:
         """Do it step by step."""
-        # Views by numpy: each of torch's lets go of Python's lock, which 16 threads wait for.
-        picture = decode(data, lambda: self._pictures.name(index)).numpy()
-        _, height, width = picture.shape
+        # By NumPy: each operation of torch lets go of Python's lock, which 16 threads wait for.
+        picture = decode(data, lambda: self._pictures.name(index))
+        height, width, _ = picture.shape
         crop = crop_of(index, width, height)
         left, top, right, bottom = crop.box
-        # Without the copy the result would be planar, and putting it in order cost more than that.
-        part = torch.from_numpy(picture[None, :, top:bottom, left:right]).contiguous(
-            memory_format=torch.channels_last
-        )
+        # Without the copy PyTorch would resize by another, slower kernel.
+        part = np.ascontiguousarray(picture[None, top:bottom, left:right])
         resized = functional.interpolate(
-            part, size=(self._size, self._size), mode="bilinear", antialias=True
+            torch.from_numpy(part).permute(0, 3, 1, 2),
+            size=(self._size, self._size),
+            mode="bilinear",
+            antialias=True,
         )
-        pixels = resized.flip(3) if crop.is_flipped else resized
-        np.copyto(target.numpy(), pixels.numpy()[0].transpose(1, 2, 0))
+        pixels = resized.numpy()[0].transpose(1, 2, 0)
+        np.copyto(target.numpy(), pixels[:, ::-1] if crop.is_flipped else pixels)
 
     def _finish(self, decoding: _Decoding) -> Batch:
         images, samples = decoding.images, decoding.samples
@@ -267,22 +275,18 @@ class Noise:
             yield Batch(images=self._images[:number], labels=self._labels[:number], samples=samples)
 
 
-def decode(data: bytes, name: Callable[[], str]) -> Tensor:
-    """Decode a JPEG or PNG to 3 x height x width bytes; raises TrainingError for what is none."""
-    require_decodable(data, name())
-    # torchvision's decoder of PNGs ends the process by SIGSEGV wherever libpng finds an error (0.29).
-    if data.startswith(PNG_START):
-        if is_deep_png(data):
-            raise too_deep(name())
-        return torch.from_numpy(np.array(decode_rgb(data, name())).transpose(2, 0, 1))
-    # Half a second of imports, which a program without files to decode does without.
-    from torchvision.io import ImageReadMode, decode_jpeg
+def decode(data: bytes, name: Callable[[], str]) -> Pixels:
+    """Decode a JPEG or PNG to height x width x 3 bytes; raises CorruptPicture for what is none.
 
-    try:
-        # A copy, since a tensor over immutable bytes would be written through.
-        encoded = torch.frombuffer(bytearray(data), dtype=torch.uint8)
-        return decode_jpeg(encoded, mode=ImageReadMode.RGB)
-    except RuntimeError as error:
-        # Behind the place in torchvision's source; of the rest one sentence.
-        why = re.sub(r"^.*\.cpp:\d+, ", "", str(error).splitlines()[0]).partition(". ")[0]
-        raise not_whole(name(), why) from None
+    What libjpeg-turbo warns of, Pillow judges: a file that is cut off is refused, a few bytes too many are not.
+    """
+    # Not at the top: it comes with NumPy's C interface, which a program without JPEGs does without.
+    from simplejpeg import decode_jpeg
+
+    require_decodable(data, name)
+    if data.startswith(JPEG_START):
+        with contextlib.suppress(ValueError):
+            return decode_jpeg(data)
+    elif is_deep_png(data):
+        raise too_deep(name())
+    return np.array(decode_rgb(data, name()))

@@ -252,7 +252,10 @@ class Training(Generic[OptionsT, B]):
             del others
 
         found = largest_batch(
-            lambda number: holds(step, number), least=task.least_batch, hint=task.less_memory
+            lambda number: holds(step, number),
+            least=task.least_batch,
+            hint=task.less_memory,
+            say=task.say,
         )
         text, summary = found_batch(found, task.batch_option, program=task.program)
         task.say(text)

@@ -62,12 +62,13 @@ def read_image(picture: CocoPicture) -> Tensor:
     except OSError as error:
         message = f"`{picture.path}` cannot be read: {error.strerror}"
         raise TrainingError(message) from None
-    image = decode(data, lambda: str(picture.path))
-    if image.shape[1:] != (picture.height, picture.width):
-        found = f"{image.shape[2]} x {image.shape[1]}"
+    pixels = decode(data, lambda: str(picture.path))
+    height, width, _ = pixels.shape
+    if (height, width) != (picture.height, picture.width):
+        found = f"{width} x {height}"
         message = f"`{picture.path}` is {found} pixels, not {picture.width} x {picture.height}"
         raise TrainingError(message, hint="pictures and annotations of one data set")
-    return image
+    return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
 
 
 def read_sample(picture: CocoPicture, *, is_flipped: bool) -> Sample:

@@ -18,7 +18,7 @@ from trainer.common.errors import TrainingError
 from trainer.common.json_text import parse_json
 from trainer.common.messages import warn
 from trainer.common.model_about import MOST_IMAGE_SIZE
-from trainer.pytorch.maskrcnn_proposals import RegionProposals
+from trainer.pytorch.maskrcnn_waits import wait_less
 from trainer.pytorch.networks import find_weights
 from trainer.pytorch.state import Tensors, load_weights, read_files
 
@@ -139,8 +139,7 @@ def build_network(
         box_batch_size_per_image=regions_per_image,
         rpn_post_nms_top_n_test=round(USUAL_PROPOSALS * regions_per_image / USUAL_REGIONS),
     )
-    # Its parts and numbers are as torchvision made them.
-    network.rpn.__class__ = RegionProposals
+    wait_less(network)
     keep_boxes_whole(network)
     set_strides(network)
     return network

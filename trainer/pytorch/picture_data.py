@@ -36,7 +36,7 @@ class PictureOptions(StepOptions):
     cutmix: Annotated[float, "alpha by which one picture is pasted into another; 0: none"] = 0.0
     loss: Annotated[LossName, "cross entropy, or a binary one for each class"] = "ce"
     decoder: Annotated[
-        DecoderName, "JPEG decoder: torchvision's, or Trainyard's, compiled here", MAY_CHANGE
+        DecoderName, "JPEG decoder: libjpeg-turbo, or Trainyard's, compiled here", MAY_CHANGE
     ] = "library"
     workers: Annotated[
         int | None, "decoding threads per rank (default: its share of cores)", MAY_CHANGE

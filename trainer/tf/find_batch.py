@@ -52,7 +52,7 @@ def tell_largest_batch(job: Job) -> None:
             return False
         return True
 
-    found = largest_batch(holds, least=LEAST_BATCH, hint=SMALLER_PICTURES)
+    found = largest_batch(holds, least=LEAST_BATCH, hint=SMALLER_PICTURES, say=say)
     text, summary = found_batch(found, "batch_per_rank", program=job.program)
     say(text)
     job.ranks.run_dir.write_summary(summary)

@@ -38,7 +38,6 @@ def fast(folder: Path) -> Iterator[int]:
 
 def ours(folder: Path, *, is_fast: bool) -> Iterator[int]:
     import torch
-    import torchvision.io  # noqa: F401 - the first file that `fast` leaves to it would import it
 
     from trainer.common.memory import keep_freed_memory
     from trainer.common.sharding import shuffled_batches

@@ -10,13 +10,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
 from pycocotools import mask as run_lengths
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
+from torch import Tensor
 from torchvision.models.detection import maskrcnn_resnet50_fpn
+from torchvision.models.detection._utils import BalancedPositiveNegativeSampler
 from torchvision.ops import nms
 from torchvision.ops.misc import FrozenBatchNorm2d
 
@@ -26,7 +29,7 @@ from trainer.common.rundir import RunDir
 from trainer.common.world import World
 from trainer.data.pictures.coco import CocoObject, CocoPicture, CocoSplit, read_split
 from trainer.data.pictures.corrupt import CorruptPictures
-from trainer.pytorch import maskrcnn
+from trainer.pytorch import maskrcnn, maskrcnn_model
 from trainer.pytorch.maskrcnn_evaluation import (
     FIGURES,
     Found,
@@ -43,6 +46,7 @@ from trainer.pytorch.maskrcnn_model import (
     read_weights,
 )
 from trainer.pytorch.maskrcnn_proposals import find_rivals, suppress
+from trainer.pytorch.maskrcnn_waits import Sampler
 from trainer.pytorch.strategy import Ranks, make_strategy
 
 CPU = torch.device("cpu")
@@ -373,6 +377,70 @@ def check_regions() -> dict[str, Any]:
     return {**equal, "chain": [kept.nonzero()[:, 0].tolist(), by_torchvision.tolist()]}
 
 
+def made_batch(shapes: Sequence[tuple[int, int]]) -> tuple[list[Tensor], list[dict[str, Tensor]]]:
+    """Noise of these heights and widths, with a box more on each than on the one before."""
+    torch.manual_seed(5)
+    images, targets = [], []
+    for number, (height, width) in enumerate(shapes, 1):
+        corners = torch.rand(number, 2) * torch.tensor([width / 2, height / 2])
+        boxes = torch.cat([corners, corners + 10 + 30 * torch.rand(number, 2)], dim=1)
+        masks = torch.zeros(number, height, width, dtype=torch.uint8)
+        for mask, (left, top, right, bottom) in zip(masks, boxes.int().tolist(), strict=True):
+            mask[top:bottom, left:right] = 1
+        images.append(torch.rand(3, height, width))
+        targets.append({"boxes": boxes, "labels": torch.arange(1, number + 1), "masks": masks})
+    return images, targets
+
+
+def check_waits() -> dict[str, Any]:
+    """Losses, gradients and what is found, by torchvision's parts and by ours, which draw alike."""
+    batch = made_batch([(90, 120), (130, 80), (100, 100)])
+    design = Design(backbone="resnet18", image_size=96, classes=("a", "b", "c"))
+    made = []
+    for wait in (maskrcnn_model.wait_less, lambda _: None):
+        torch.manual_seed(1)
+        with mock.patch.object(maskrcnn_model, "wait_less", wait):
+            network = build_network(design, is_pretrained=False, regions_per_image=32).train()
+        for part in (network.rpn, network.roi_heads):
+            part.fg_bg_sampler.__class__ = BalancedPositiveNegativeSampler
+        torch.manual_seed(7)
+        losses = network(*batch)
+        torch.stack(list(losses.values())).sum().backward()
+        with torch.no_grad():
+            found = network.eval()(batch[0])
+        gradients = {name: each.grad for name, each in network.named_parameters()}
+        made.append((losses, gradients, *found, network.state_dict()))
+    ours, theirs = made
+    return {
+        "are_equal": all(
+            list(mine) == list(other) and all(torch.equal(mine[key], other[key]) for key in mine)
+            for mine, other in zip(ours, theirs, strict=True)
+        ),
+        "num_found": sum(len(each["labels"]) for each in ours[2:-1]),
+        "drawn": check_draws(),
+    }
+
+
+def check_draws() -> dict[str, Any]:
+    """How often each of few labels is drawn, and what is drawn of too few."""
+    torch.manual_seed(2)
+    sampler = Sampler(8, 0.25)
+    labels = torch.tensor([1.0] * 4 + [0] * 12 + [-1] * 4)
+    times = torch.zeros(len(labels))
+    for _ in range(400):
+        for objects, background in zip(*sampler([labels, labels]), strict=True):
+            assert int(objects.sum()) == 2
+            assert int(background.sum()) == 6
+            times += objects + background
+    few = [torch.tensor([1, 0, -1]), torch.tensor([0, 0, 1, 2, 2, 0, 0, 0, 0, 0, 0])]
+    drawn = sampler(few)
+    return {
+        "shares": (times / 800).tolist(),
+        "few": [[each.tolist() for each in (masks[0], masks[1].sum(0)[None])] for masks in drawn],
+        "whole": [bool((few[1][mask[1].bool()] >= 1).all()) for mask in drawn],
+    }
+
+
 def main(argv: Sequence[str]) -> None:
     """Print what each part makes of the set."""
     split = read_split(Path(argv[0]), "val2017")
@@ -387,5 +455,6 @@ def main(argv: Sequence[str]) -> None:
         "weights": check_weights(),
         "recipe": check_recipe(),
         "regions": check_regions(),
+        "waits": check_waits(),
     }
     print(json.dumps(found))

@@ -194,7 +194,7 @@ def formats(_folder: Path) -> object:
         buffer = io.BytesIO()
         orange.convert(mode).save(buffer, kind)
         picture = decode(buffer.getvalue(), lambda: "orange")
-        found[f"{mode} {kind}"] = [[*picture.shape], picture[:, 5, 5].tolist()]
+        found[f"{mode} {kind}"] = [[*picture.shape], picture[5, 5].tolist()]
     return found
 
 

@@ -26,7 +26,7 @@ def decode_rgb(source: bytes | Path, name: str, formats: tuple[str, ...] | None 
         file = io.BytesIO(source) if isinstance(source, bytes) else source
         # Only its header is read before its size is known.
         with Image.open(file, formats=formats) as picture:
-            require_few_pixels(*picture.size, name)
+            require_few_pixels(*picture.size, lambda: name)
             # Pillow clips those values instead of scaling them: of 16 bits nearly all become white.
             if picture.mode.startswith(("I", "F")):
                 raise too_deep(name)

@@ -6,6 +6,7 @@ What a picture is, its bytes say: ImageNet has a PNG under the name of a JPEG.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -68,24 +69,24 @@ def parse_header(data: bytes, name: str) -> PictureHeader:
     return header
 
 
-def require_decodable(data: bytes, name: str) -> None:
+def require_decodable(data: bytes, name: Callable[[], str]) -> None:
     """Raise TrainingError for what a decoder must not see: another format, or too many pixels.
 
     A header that cannot be read is left to the decoder, which cannot read it either, and says more.
     """
     if not data.startswith((JPEG_START, PNG_START)):
-        raise not_whole(name, "Unsupported image file")
+        raise not_whole(name(), "Unsupported image file")
     try:
-        header, _ = _find_header(data, name)
+        header, _ = _find_header(data, "")
     except TrainingError:
         return
     require_few_pixels(header.width, header.height, name)
 
 
-def require_few_pixels(width: int, height: int, name: str) -> None:
+def require_few_pixels(width: int, height: int, name: Callable[[], str]) -> None:
     """Raise TrainingError where a decoded picture would take more memory than any needs."""
     if width * height > MOST_PIXELS:
-        raise not_whole(name, f"{width} x {height} pixels are more than {MOST_PIXELS:,}")
+        raise not_whole(name(), f"{width} x {height} pixels are more than {MOST_PIXELS:,}")
 
 
 def is_deep_png(data: bytes) -> bool:
