@@ -25,7 +25,7 @@ from tests.gpu.findings import Check, Finding
 from tests.gpu.programs import PROJECT, Where, at_once
 
 PAGE = PROJECT / "docs" / "benchmarks" / "gpu.md"
-PACKAGES = ("torch", "torchvision", "safetensors", "pycocotools", "timm")
+PACKAGES = ("torch", "torchvision", "safetensors", "simplejpeg", "pycocotools", "timm")
 # What a check may end with: a rank's fault, a missing figure, a GPU out of memory, a library's own.
 FAULTS = (
     ArithmeticError,

@@ -48,12 +48,16 @@ def test_batches_hold_what_other_decoders_see_whatever_the_number_of_threads(fou
 
 
 def test_every_usual_format_is_three_colours_of_bytes(found):
-    formats = found["formats"]
+    formats = found["formats"]["formats"]
     assert {tuple(shape) for shape, _ in formats.values()} == {(10, 20, 3)}
     for name in ("RGB JPEG", "CMYK JPEG", "RGB PNG", "P PNG", "RGBA PNG"):
         assert formats[name][1] == pytest.approx([200, 100, 50], abs=5), name
     for name in ("L JPEG", "LA PNG"):
         assert formats[name][1] == pytest.approx([124, 124, 124], abs=2), name
+
+
+def test_a_picture_that_libjpeg_turbo_warns_of_is_decoded(found):
+    assert found["formats"]["stray"] == [True, True]
 
 
 def test_a_file_that_is_no_whole_picture_is_named(found):

@@ -326,6 +326,7 @@ class TestFigures:
         """Losses, gradients and boxes, to the bit; the one who draws regions is the same in both."""
         assert found["waits"]["are_equal"] is True
         assert found["waits"]["num_found"] > 50
+        assert found["waits"]["levels"] == [0, 1, 2, 3]
 
     def test_regions_to_learn_from_are_drawn_evenly_and_up_to_a_number(self, found):
         drawn = found["waits"]["drawn"]
@@ -334,7 +335,7 @@ class TestFigures:
         assert drawn["shares"][16:] == [0] * 4
         # One object and one place of background are all of the first; of the second two and six.
         assert drawn["few"] == [[[1, 0, 0], [2]], [[0, 1, 0], [6]]]
-        assert drawn["whole"] == [True, False]
+        assert drawn["whole"] == [True, True]
 
     def test_a_chain_of_overlapping_regions_is_followed_to_its_end(self, found):
         ours, by_torchvision = found["regions"]["chain"]

@@ -217,6 +217,10 @@ def test_an_own_sample_that_is_cut_off_is_passed_over_and_a_missing_one_is_not(f
     }
 
 
+def test_pictures_are_scaled_by_a_compiled_kernel_where_the_network_is_compiled(found):
+    assert found["compiled"] == [False, True]
+
+
 @pytest.mark.faults
 def test_a_compiled_network_learns_what_a_plain_one_does(zygote, stripes, tmp_path):
     few = ("--batch-per-rank", "24", "--epochs", "1")

@@ -64,6 +64,7 @@ def test_the_largest_batch_that_fits_is_searched_by_steps(found, framework):
         "summary": {
             "program": f"tiny-{framework}",
             "largest_batch": 5,
+            "beyond": 6,
             "is_bound_of_search": False,
         },
         "train": [

@@ -16,7 +16,7 @@ SMALLER_PICTURES = "--precision bf16, or a smaller --image-size"
 
 
 class Largest(NamedTuple):
-    """A number that fits, and the least that was seen not to, or lies beyond the search."""
+    """The largest number that was seen to fit, and the least that was seen not to, or was not tried for its size."""
 
     fitting: int
     beyond: int
@@ -25,10 +25,10 @@ class Largest(NamedTuple):
 def largest_that_fits(
     fits: Callable[[int], bool], *, least: int, most: int = MOST
 ) -> Largest | None:
-    """Give the largest number from `least` to `most` that fits; None where not even the least does.
+    """Give about the largest number from `least` to `most` that fits; None where not even the least does.
 
-    Doubles until one does not fit, then halves what lies between to one part in `PARTS`; what fits also does
-    smaller. One is tried where two do not fit, and not before: a batch norm may refuse to learn from one.
+    What fits also does smaller. Doubles until one does not fit, then halves what lies between while that is
+    more than one part in `PARTS` of what fits. One is tried where two do not fit, and not before: a batch norm may refuse to learn from one.
     """
     first = max(least, 2)
     if not fits(first):
@@ -49,14 +49,14 @@ def largest_that_fits(
 def largest_batch(
     fits: Callable[[int], bool], *, least: int, hint: str, say: Callable[[str], None]
 ) -> Largest:
-    """Give the most samples of which memory holds a step, and `say` of each try how it ended.
+    """Give about the most samples of which memory holds a step, and `say` of each try how it ended.
 
     Raises TrainingError with `hint` where there are none from `least` on.
     """
 
     def tell(number: int) -> bool:
         is_held = fits(number)
-        say(f"{number} {'fits' if is_held else 'does not fit'}")
+        say(f"a step of {number} {'fits' if is_held else 'does not fit'}")
         return is_held
 
     found = largest_that_fits(tell, least=least)
@@ -74,7 +74,8 @@ def found_batch(found: Largest, option: str, *, program: str) -> tuple[str, dict
     text = f"the largest {flag} that fits is {'at least ' * is_bound}{fitting}"
     if beyond > fitting + 1 and not is_bound:
         text = f"{flag} {fitting} fits, and {beyond} does not"
-    return text, {"program": program, "largest_batch": fitting, "is_bound_of_search": is_bound}
+    told = {"largest_batch": fitting, "beyond": beyond, "is_bound_of_search": is_bound}
+    return text, {"program": program, **told}
 
 
 def require_one_gpu(device: str, world_size: int) -> None:

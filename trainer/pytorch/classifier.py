@@ -236,7 +236,7 @@ class Classifier(PictureTask[Options]):
         return torch.compile(model) if self.options.compile else model
 
     def sees(self, images: Tensor) -> Tensor:
-        """Turn a batch's pictures into what the network takes; compiled in one pass over them."""
+        """Turn a batch's pictures into what the network takes; by one kernel with `--compile`."""
         return normalise(images, self._scale)
 
     @functools.cached_property
@@ -255,7 +255,7 @@ class Classifier(PictureTask[Options]):
         # Two: of one, squeeze() would take the batch's axis away.
         pictures = torch.zeros(2, 3, size, size, dtype=torch.uint8, device=self.device)
         with looked_at(network, self.device), autocast(self.options.precision, self.device):
-            scores = network(self.sees(pictures))
+            scores = network(normalise(pictures))
         shape = scores.shape if isinstance(scores, Tensor) else None
         require_scores(shape, self.data.classes)
 

@@ -278,13 +278,12 @@ class Noise:
 def decode(data: bytes, name: Callable[[], str]) -> Pixels:
     """Decode a JPEG or PNG to height x width x 3 bytes; raises CorruptPicture for what is none.
 
-    What libjpeg-turbo warns of, Pillow judges: a file that is cut off is refused, a few bytes too many are not.
+    A JPEG of which libjpeg-turbo reports an error or a warning is Pillow's to decode or to refuse.
     """
-    # Not at the top: it comes with NumPy's C interface, which a program without JPEGs does without.
-    from simplejpeg import decode_jpeg
-
     require_decodable(data, name)
     if data.startswith(JPEG_START):
+        from simplejpeg import decode_jpeg  # only JPEGs need it
+
         with contextlib.suppress(ValueError):
             return decode_jpeg(data)
     elif is_deep_png(data):

@@ -1,4 +1,4 @@
-"""Parts of Mask R-CNN that do not wait for a GPU, or not as often as torchvision's, and compute the same.
+"""Parts of Mask R-CNN that wait for a GPU less often than torchvision's, and compute the same but for the draws.
 
 In a step of two pictures torchvision copies a constant to the GPU, or asks it for a number, at some fifty places. At each of
 them the host waits for all that the GPU still has to do, and the GPU then for the host (docs/adr/0025).
@@ -6,6 +6,7 @@ them the host waits for all that the GPU still has to do, and the GPU then for t
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -21,7 +22,7 @@ from trainer.pytorch.maskrcnn_proposals import RegionProposals
 
 
 class DetectionNetwork(MaskRCNN):
-    """Torchvision's, which does not ask in every step whether each box has an area: our data sets' have."""
+    """Trains without asking the GPU whether each box has an area: `read_split` leaves out those without."""
 
     def forward(
         self, images: Sequence[Tensor], targets: Sequence[Mapping[str, Tensor]] | None = None
@@ -37,19 +38,14 @@ class DetectionNetwork(MaskRCNN):
 
 
 class PictureTransform(GeneralizedRCNNTransform):
-    """Torchvision's, whose constants lie where the network does."""
-
-    mean: Tensor
-    std: Tensor
-
-    def keep_constants(self) -> None:
-        """Make the constants buffers of the network that are not saved with it."""
-        for name, values in (("mean", self.image_mean), ("std", self.image_std)):
-            self.register_buffer(name, torch.tensor(values)[:, None, None], persistent=False)
+    """Scales pictures and boxes without copying a constant to the GPU for each."""
 
     def normalize(self, image: Tensor) -> Tensor:
         """Shift and scale the channels of a picture, (3, H, W)."""
-        return (image - self.mean) / self.std
+        mean, std = (
+            _channels(tuple(each), image.device) for each in (self.image_mean, self.image_std)
+        )
+        return (image - mean) / std
 
     def resize(
         self, image: Tensor, target: dict[str, Tensor] | None = None
@@ -65,8 +61,14 @@ class PictureTransform(GeneralizedRCNNTransform):
         return image, {**scaled, "boxes": torch.stack(boxes, dim=1)}
 
 
+@functools.cache
+def _channels(values: tuple[float, ...], device: torch.device) -> Tensor:
+    """Copy a number of each channel to the device once, (C, 1, 1)."""
+    return torch.tensor(values)[:, None, None].to(device)
+
+
 class BoxMatcher(Matcher):
-    """Torchvision's, which finds the best anchors of each object without counting them."""
+    """Finds the best anchors of each object without asking the GPU how many there are."""
 
     def set_low_quality_matches_(
         self, matches: Tensor, all_matches: Tensor, match_quality_matrix: Tensor
@@ -78,7 +80,7 @@ class BoxMatcher(Matcher):
 
 
 class Sampler(BalancedPositiveNegativeSampler):
-    """Torchvision's, which draws for all pictures at once."""
+    """Draws for all pictures at once, and asks the GPU nothing."""
 
     def __call__(self, matched_idxs: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         """Give masks, (A,), of the objects and of the background drawn from each picture's labels, (A,)."""
@@ -109,7 +111,7 @@ def draw(is_there: Tensor, keys: Tensor, number: int, *, at_most: Tensor | None 
 
 
 class Heads(RoIHeads):
-    """Torchvision's, which ask once how many regions of each picture they learn from."""
+    """Ask the GPU once, for all pictures, how many regions they learn from."""
 
     def subsample(self, labels: list[Tensor]) -> list[Tensor]:
         """Give the numbers of the regions that are drawn, picture by picture."""
@@ -122,7 +124,7 @@ class Heads(RoIHeads):
 
 
 class RegionPool(MultiScaleRoIAlign):
-    """Torchvision's, which asks once how many regions lie on each level of the features."""
+    """Asks the GPU once how many regions lie on each level of the features."""
 
     def forward(
         self, x: dict[str, Tensor], boxes: list[Tensor], image_shapes: list[tuple[int, int]]
@@ -142,8 +144,7 @@ class RegionPool(MultiScaleRoIAlign):
                 features, torch.cat(regions)[order].split(numbers), self.scales, strict=True
             )
         ]
-        both = torch.cat(pooled)
-        return torch.empty_like(both).index_copy(0, order, both)
+        return torch.cat(pooled).index_select(0, order.argsort())
 
 
 def wait_less(network: MaskRCNN) -> None:
@@ -161,4 +162,3 @@ def wait_less(network: MaskRCNN) -> None:
         (heads.mask_roi_pool, RegionPool),
     ):
         part.__class__ = kind
-    network.transform.keep_constants()

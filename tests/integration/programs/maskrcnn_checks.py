@@ -6,7 +6,7 @@ import json
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -397,12 +397,17 @@ def check_waits() -> dict[str, Any]:
     batch = made_batch([(90, 120), (130, 80), (100, 100)])
     design = Design(backbone="resnet18", image_size=96, classes=("a", "b", "c"))
     made = []
+    levels: set[int] = set()
     for wait in (maskrcnn_model.wait_less, lambda _: None):
         torch.manual_seed(1)
         with mock.patch.object(maskrcnn_model, "wait_less", wait):
             network = build_network(design, is_pretrained=False, regions_per_image=32).train()
-        for part in (network.rpn, network.roi_heads):
+        heads = network.roi_heads
+        for part in (network.rpn, heads):
             part.fg_bg_sampler.__class__ = BalancedPositiveNegativeSampler
+        for pool in (heads.box_roi_pool, heads.mask_roi_pool):
+            pool.map_levels.s0 = 28  # so that small pictures have regions on all levels
+            pool.map_levels = noted(pool.map_levels, levels)
         torch.manual_seed(7)
         losses = network(*batch)
         torch.stack(list(losses.values())).sum().backward()
@@ -417,8 +422,22 @@ def check_waits() -> dict[str, Any]:
             for mine, other in zip(ours, theirs, strict=True)
         ),
         "num_found": sum(len(each["labels"]) for each in ours[2:-1]),
+        "levels": sorted(levels),
         "drawn": check_draws(),
     }
+
+
+def noted(
+    mapper: Callable[[list[Tensor]], Tensor], levels: set[int]
+) -> Callable[[list[Tensor]], Tensor]:
+    """Map regions to levels, and note which there are."""
+
+    def mapped(boxes: list[Tensor]) -> Tensor:
+        found = mapper(boxes)
+        levels.update(found.tolist())
+        return found
+
+    return mapped
 
 
 def check_draws() -> dict[str, Any]:
@@ -437,7 +456,10 @@ def check_draws() -> dict[str, Any]:
     return {
         "shares": (times / 800).tolist(),
         "few": [[each.tolist() for each in (masks[0], masks[1].sum(0)[None])] for masks in drawn],
-        "whole": [bool((few[1][mask[1].bool()] >= 1).all()) for mask in drawn],
+        "whole": [
+            bool((few[1][drawn[0][1].bool()] >= 1).all()),
+            bool((few[1][drawn[1][1].bool()] == 0).all()),
+        ],
     }
 
 

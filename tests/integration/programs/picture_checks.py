@@ -19,6 +19,8 @@ from types import SimpleNamespace
 from typing import cast
 from urllib.parse import urlsplit
 
+import numpy as np
+import simplejpeg
 import torch
 from PIL import Image
 from torchvision.transforms import RandomResizedCrop
@@ -195,7 +197,20 @@ def formats(_folder: Path) -> object:
         orange.convert(mode).save(buffer, kind)
         picture = decode(buffer.getvalue(), lambda: "orange")
         found[f"{mode} {kind}"] = [[*picture.shape], picture[5, 5].tolist()]
-    return found
+    buffer = io.BytesIO()
+    Image.effect_noise((90, 60), 50).save(buffer, "JPEG", restart_marker_rows=1)
+    clean = buffer.getvalue()
+    at = clean.index(
+        b"\xff\xd0"
+    )  # the first restart marker; libjpeg-turbo warns of bytes before it
+    stray = clean[:at] + bytes(7) + clean[at:]
+    warned = False
+    try:
+        simplejpeg.decode_jpeg(stray)
+    except ValueError:
+        warned = True
+    same = np.array_equal(*(decode(each, lambda: "noise") for each in (clean, stray)))
+    return {"formats": found, "stray": [warned, same]}
 
 
 def broken(_folder: Path) -> object:

@@ -26,17 +26,18 @@ from trainer.common.preemption import Notice
 from trainer.common.program import RanksOf
 from trainer.common.rundir import RunDir
 from trainer.common.world import World
-from trainer.pytorch import own
+from trainer.pytorch import classifier, own
 from trainer.pytorch.average import Average
 from trainer.pytorch.batch_norms import share_batch_norms
 from trainer.pytorch.guard import require_whole_sums
 from trainer.pytorch.labels import LOSSES, mix
+from trainer.pytorch.loader import scale
 from trainer.pytorch.loop import run
 from trainer.pytorch.networks import build_network, load_pretrained, parameter_groups
 from trainer.pytorch.optimizers import Lamb, make_optimizer
 from trainer.pytorch.precision import take_step
 from trainer.pytorch.rand_augment import CHANGES, rand_augment
-from trainer.pytorch.strategy import make_strategy
+from trainer.pytorch.strategy import Strategy, make_strategy
 from trainer.pytorch.whole_samples import WholeSamples
 
 
@@ -344,14 +345,7 @@ def torn() -> object:
         options = parse_options(own.Options, [*given, "--max-corrupt", str(most)])
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
-            world = World()
-            ranks = RanksOf(
-                world=world,
-                strategy=make_strategy("single", world),
-                run_dir=RunDir.from_environment({}),
-                notice=Notice(),
-            )
-            task = own.OwnTask(options, ranks, own_)
+            task = own.OwnTask(options, _alone(), own_)
             task.say = lambda _: None
             try:
                 with (
@@ -371,9 +365,32 @@ def torn() -> object:
     return found
 
 
+def compiled() -> list[bool]:
+    """Whether a classifier's pictures are scaled by a kernel of their own, without and with `--compile`."""
+    found = []
+    for more in ("--no-compile", "--compile"):
+        options = parse_options(classifier.Options, ["--data", "random", "--device", "cpu", more])
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            task = classifier.Classifier(options, _alone(), "small")
+        with mock.patch.object(torch, "compile", lambda function: ("compiled", function)):
+            found.append(task._scale == ("compiled", scale))
+    return found
+
+
+def _alone() -> RanksOf[Strategy]:
+    world = World()
+    return RanksOf(
+        world=world,
+        strategy=make_strategy("single", world),
+        run_dir=RunDir.from_environment({}),
+        notice=Notice(),
+    )
+
+
 CHECKS = (
     *(torn, lamb, scaled, losses, mixed, votes, networks, files, sizes, changed, norms),
-    *(subclasses, copied),
+    *(subclasses, copied, compiled),
 )
 
 

@@ -14,10 +14,11 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
@@ -47,6 +48,7 @@ GPU = torch.device("cuda", 0)
 aten = torch.ops.aten
 # Their results' sizes depend on values: the host waits for these.
 SIZED = {aten.nonzero, aten.masked_select, aten._unique2, aten.unique_dim}
+TOLIST = Tensor.tolist
 HOLDS = (f"{torch.__path__[0]}/", f"{Path(contextlib.__file__).parent}/contextlib")
 
 
@@ -74,14 +76,14 @@ class Waits(TorchDispatchMode):
         packet = func.overloadpacket
         if packet is aten._local_scalar_dense:
             if self._has(args[0]):
-                self._note(func)
+                self._note(packet.__name__)
             if isinstance(args[0], FakeTensor):
                 return 0.3 if args[0].is_floating_point() else 1
         is_mask = packet is aten.index and any(
             each is not None and each.dtype == torch.bool for each in args[1]
         )
         if (packet in SIZED or is_mask) and self._has(args[0]):
-            self._note(func)
+            self._note(packet.__name__)
         if packet is aten._to_copy:
             self._copy(func, args[0], given.get("device"), is_free=given.get("non_blocking"))
         if packet is aten.copy_:
@@ -115,9 +117,18 @@ class Waits(TorchDispatchMode):
             return
         is_pinned = source.device.type == "cuda" or source.untyped_storage()._cdata in self.pinned
         if not (is_free and is_pinned):
-            self._note(func)
+            self._note(func.overloadpacket.__name__)
 
-    def _note(self, func: Any) -> None:
+    def counting(self) -> Callable[[Tensor], list[Any]]:
+        """Give a `tolist` that counts: a CPU's dispatches nothing."""
+
+        def tolist(tensor: Tensor) -> list[Any]:
+            self._note("tolist")
+            return TOLIST(tensor)
+
+        return tolist
+
+    def _note(self, name: str) -> None:
         """Count it for the innermost file that is not PyTorch's, nor this one."""
         frame = sys._getframe(1)
         while frame.f_back and (
@@ -127,7 +138,7 @@ class Waits(TorchDispatchMode):
             frame = frame.f_back
         path = Path(frame.f_code.co_filename)
         place = "torchvision/" if "torchvision" in path.parts else ""
-        self.found[f"{place}{path.name}: {func.overloadpacket.__name__}"] += 1
+        self.found[f"{place}{path.name}: {name}"] += 1
 
 
 class Stream:
@@ -316,7 +327,8 @@ def of_detector(folder: Path) -> dict[str, object]:
     arguments += ("--backbone-weights", "none", "--regions-per-image", "4", "--device", "cpu")
     options = parse_options(maskrcnn.Options, arguments)
     task = maskrcnn.MaskRcnn(options, ranks_here(folder))
-    with Waits(torch.device("cpu")) as seen:
+    seen = Waits(torch.device("cpu"))
+    with seen, mock.patch.object(Tensor, "tolist", seen.counting()):
         within = steps(task, seen, torch.device("cpu"))
     with made_up_gpu() as seen:
         task = maskrcnn.MaskRcnn(replace(options, device="auto"), ranks_here(folder))

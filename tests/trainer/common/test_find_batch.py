@@ -55,7 +55,8 @@ def test_memory_that_holds_not_even_the_least_is_an_error() -> None:
     said: list[str] = []
     search = {"hint": "less", "say": said.append}
     assert largest_batch(lambda number: number <= 2, least=2, **search) == (2, 3)
-    assert said == ["2 fits", "4 does not fit", "3 does not fit"]
+    step = "a step of"
+    assert said == [f"{step} 2 fits", f"{step} 4 does not fit", f"{step} 3 does not fit"]
     for least, number in ((1, "1 sample"), (2, "2 samples")):
         with pytest.raises(TrainingError) as raised:
             largest_batch(lambda number, least=least: number < least, least=least, **search)
@@ -97,6 +98,7 @@ def test_the_sentence_says_how_near_it_came_and_whether_the_search_ended_first(
         {
             "program": "p",
             "largest_batch": found.fitting,
+            "beyond": found.beyond,
             "is_bound_of_search": "at least" in told,
         },
     )

@@ -25,6 +25,8 @@ SplitName = Literal["train2017", "val2017"]
 FORMAT_HINT = "a folder as COCO 2017's: train2017/, val2017/, annotations/; or --data synthetic"
 # A polygon of fewer points has no area.
 LEAST_NUMBERS = 6
+# Pixels of a box's shorter side. Mirrored and scaled in fp32, the sides of a smaller one may come to lie on each other.
+LEAST_SIDE = 1 / 64
 _MOST_RUN_BITS = 40
 # What the arrays of trainer.pytorch.coco_cache hold.
 _MOST_ID, _MOST_SIDE = (1 << 63) - 1, (1 << 31) - 1
@@ -285,11 +287,12 @@ def _whole(value: Any, most: int) -> int:
 
 
 def _corners(each: CocoAnnotation) -> tuple[float, float, float, float] | None:
-    """Cut the box at the picture's edges; None if nothing is left."""
+    """Cut the box at the picture's edges; None if next to nothing is left."""
     left, top, width, height = each.box
     right, bottom = min(left + width, each.image.width), min(top + height, each.image.height)
     left, top = max(left, 0.0), max(top, 0.0)
-    return (left, top, right, bottom) if right > left and bottom > top else None
+    is_large = min(right - left, bottom - top) >= LEAST_SIDE
+    return (left, top, right, bottom) if is_large else None
 
 
 def _outline(segmentation: Any, image: CocoImage) -> Outline | None:

@@ -12,6 +12,7 @@ from PIL import Image
 from tests.folders import read_folder
 from trainer.common.errors import TrainingError
 from trainer.data.pictures.coco import (
+    LEAST_SIDE,
     CocoObject,
     CocoPicture,
     read_annotations,
@@ -95,6 +96,8 @@ class TestReading:
         useless = [
             annotation(1, 10, bbox=[5, 5, 0, 7]),
             annotation(2, 10, bbox=[41, 5, 10, 7]),
+            annotation(9, 10, bbox=[5, 5, LEAST_SIDE / 2, 7]),
+            annotation(11, 10, bbox=[5, 5, LEAST_SIDE, 7]),
             annotation(3, 10, segmentation=[[1.0, 1.0, 5.0, 5.0]]),
             annotation(4, 10, segmentation=[]),
             annotation(5, 10, segmentation=[[1.0, 1.0, 5.0, 5.0], SQUARE]),
@@ -104,9 +107,9 @@ class TestReading:
         ]
         folder = write(tmp_path, "val2017", content(annotations=useless))
         found = read_split(folder, "val2017")
-        assert [each.annotation for each in found.pictures[0].objects] == [5]
-        assert found.pictures[0].objects[0].outline == (array("d", SQUARE),)
-        assert found.num_unusable == 7
+        assert [each.annotation for each in found.pictures[0].objects] == [11, 5]
+        assert found.pictures[0].objects[1].outline == (array("d", SQUARE),)
+        assert found.num_unusable == 8
 
     def test_runs_cover_the_picture_packed_or_not_also_as_whole_numbers_with_a_point(
         self, tmp_path
