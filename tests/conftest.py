@@ -23,7 +23,7 @@ pytest_plugins = ["tests.judges", "tests.second_proofs", "tests.seeds", "tests.t
 TESTS = Path(__file__).parent
 # Begun last, a file of these would leave all other processes idle. Half of them wait most of their
 # time, for servers and by the clock, so that they go beside the others, which compute.
-COMPUTING = ("integration", "trainyard/test_notebooks")
+COMPUTING = ("fuzz", "gpu", "integration", "trainyard/test_notebooks")
 WAITING = ("faults", "integration/azure", "integration/local_stack", "tools/prove_azure")
 
 
