@@ -141,9 +141,7 @@ class Watched:
         Raises NotFound for a removed run, and what the engine raises; after Unreached the next look
         goes on after the last line that a look gave.
         """
-        if self.is_here and not Path(self.handle.run_dir).is_dir():
-            message = f"run {self.handle.id} was removed"
-            raise NotFound(message, hint="launch ls")
+        self._require_folder()
         before = self.position.copy()
         try:
             with heard():
@@ -164,8 +162,14 @@ class Watched:
             return found, "more"
         self._lines = None
         if self._is_last:
+            self._require_folder()  # without it a run looks as if it were over
             return found, "over"
         return found, "more" if self._is_over else "wait"
+
+    def _require_folder(self) -> None:
+        if self.is_here and not Path(self.handle.run_dir).is_dir():
+            message = f"run {self.handle.id} was removed"
+            raise NotFound(message, hint="launch ls")
 
     def _next_look(self) -> Iterator[LogLine]:
         position = self.position

@@ -15,11 +15,12 @@ from jobs.runs import scaling, steady
 from tests.documents.promises.sentences import NoPromise, Promise, option, promise
 from tests.documents.promises.units import constant, mib, percent, spelled, written_in
 from trainer.common import bandwidth, manifest, preemption, profiling, schedule
+from trainer.common.find_batch import PARTS
 from trainer.common.model_options import ModelOptions
 from trainer.common.resnet_options import LR_BATCH, MOST_WARMUP, WARMUP_EPOCHS, ResnetOptions
 from trainer.common.sharding import WINDOW_SHARDS
 from trainer.common.training_options import TrainingOptions
-from trainer.data.pictures import crops, header, predicted
+from trainer.data.pictures import coco, crops, header, predicted
 from trainer.data.streaming import blocks
 from trainer.data.synthesize import digits
 
@@ -143,6 +144,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("`--lr` is for {} pictures a step", LR_BATCH),
         promise("that it trains at, of the middle {} |", Fraction(crops.CENTER)),
         promise("RandAugment at {} pixels", _of_recipe("a3", "--image-size")),
+        promise("(from {} on it may be up to {} % below)", 2 * PARTS, round(100 / PARTS)),
     ),
     "docs/training-resnet50.md": (
         promise("larger than {} million pixels", header.MOST_PIXELS // MEGABYTE),
@@ -172,6 +174,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("makes them grey and {} x {}", digits.SIDE, digits.SIDE),
     ),
     "docs/training-maskrcnn.md": (
+        promise("with a side below {} pixel, are", Fraction(coco.LEAST_SIDE)),
         promise(
             "at least {} % sure",
             percent(constant("trainer/pytorch/maskrcnn_picture.py", "LEAST_SCORE")),

@@ -368,6 +368,31 @@ def test_fifty_broken_connections_lose_no_line(written, served, monkeypatch):
     assert told == texts
 
 
+def test_a_folder_that_is_removed_while_a_look_asks_for_the_state_is_told(
+    written, supervised, served, monkeypatch, tmp_path
+):
+    """Without its supervisor's lock the run looks as if it were over, with all its lines told."""
+    from jobs.runs import supervision
+
+    run = add_running(written, supervised)
+    is_supervised, is_told = supervision.is_supervised, threading.Event()
+
+    def remove_and_ask(folder):
+        if is_told.is_set() and folder.is_dir():
+            folder.rename(tmp_path / "removed")
+        return is_supervised(folder)
+
+    monkeypatch.setattr(supervision, "is_supervised", remove_and_ask)
+    served.enter()
+    connection = served_stream(served, run, "")
+    assert "data" in next_event(connection)
+    is_told.set()
+    event = next_event(connection)
+    connection.close()
+    assert event["event"] == "lost", event
+    assert f"run {run} was removed" in event["data"]
+
+
 def served_stream(served, run, last_id):
     import http.client
 
