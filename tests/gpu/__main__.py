@@ -3,7 +3,8 @@
     python -m tests.gpu [--only NAME ...] [--rounds N] [--device cpu]
 
 Needs a Python with the pytorch image's packages, and timm for a peer: `make gpu` makes one of the `pytorch` runtime
-(tests/gpu/python.py), or takes `GPU_PYTHON=...`. The page is written by a whole run on a GPU, goals met or not.
+(tests/gpu/python.py), or takes `GPU_PYTHON=...`. A whole run on a GPU writes the page, goals met or not: after each
+step of it, so that a machine that is taken back leaves what was found.
 Peers are timed in turn, in N rounds. `--device cpu` tries the checks themselves, without those of speed and memory.
 """
 
@@ -89,17 +90,22 @@ def main() -> int:
     import torch
 
     num_gpus = torch.cuda.device_count() if options.device == "cuda" else 0
+    together = [each for each in names if each not in ALONE]
+    steps = [together] * bool(together) + [[each] for each in names if each in ALONE]
+    is_written = options.device == "cuda" and not options.only
     found: list[Finding] = []
     with tempfile.TemporaryDirectory(prefix="trainyard-gpu-") as name:
         where = Where(
             device=options.device, num_gpus=num_gpus, folder=Path(name), rounds=options.rounds
         )
-        found += try_all({each: known[each] for each in names if each not in ALONE}, where)
-        for each in names:
-            if each in ALONE:
-                found += try_all({each: known[each]}, where)
-    if options.device == "cuda" and not options.only:
-        replace_table(PAGE, page_text(found, machine(), options.rounds, time.monotonic() - began_s))
+        for number, step in enumerate(steps, 1):
+            found += try_all({each: known[each] for each in step}, where)
+            if is_written:
+                left = [each for later in steps[number:] for each in later]
+                took_s = time.monotonic() - began_s
+                text = page_text(found, machine(), options.rounds, took_s, not_tried=left)
+                replace_table(PAGE, text)
+    if is_written:
         print(f"written: {PAGE.relative_to(PROJECT)}")
     return 0 if all(each.is_met for each in found) else 1
 
@@ -151,7 +157,14 @@ def machine() -> str:
     return f"{gpus}; PyTorch {torch.__version__}, {cuda}; {hardware()}"
 
 
-def page_text(found: Sequence[Finding], hardware_text: str, rounds: int, took_s: float) -> str:
+def page_text(
+    found: Sequence[Finding],
+    hardware_text: str,
+    rounds: int,
+    took_s: float,
+    *,
+    not_tried: Sequence[str] = (),
+) -> str:
     """Give the page's Markdown."""
 
     def cell(text: str) -> str:
@@ -159,13 +172,14 @@ def page_text(found: Sequence[Finding], hardware_text: str, rounds: int, took_s:
 
     date = datetime.datetime.now(datetime.UTC)
     num_missed = sum(not each.is_met for each in found)
+    left = f" Not tried: {', '.join(not_tried)}." if not_tried else ""
     lines = [
         "# On a GPU",
         "",
         f"Command: `python -m tests.gpu --rounds {rounds}`, {took_s / 60:.0f} minutes. Date: {date:%Y-%m-%d}. "
         f"Hardware: {hardware_text}.",
         "",
-        f"{len(found)} findings, {num_missed} of them missed. What each check does: `tests/gpu`. Rates "
+        f"{len(found)} findings, {num_missed} of them missed.{left} What each check does: `tests/gpu`. Rates "
         f"are medians of runs in turn, in rounds: {rounds}; ratios are ours divided by the peer's.",
         "",
         "| what | seen | wanted | met |",

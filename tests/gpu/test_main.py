@@ -60,9 +60,15 @@ def test_the_page_tells_what_was_missed_in_rows_of_one_line():
 
     assert "10 minutes" in page
     assert "Hardware: 1 x GPU." in page
-    assert "2 findings, 1 of them missed." in page
+    assert "2 findings, 1 of them missed. What" in page
     assert "| a \\| b | two lines | one | NO |" in page
     assert "| difference | 0.25 | <= 0.5 | yes |" in page
+
+
+def test_the_page_of_a_run_that_has_not_ended_tells_what_was_not_tried():
+    page = page_text([within("difference", 0.25, 0.5)], "", 1, 60, not_tried=["pictures", "memory"])
+
+    assert "1 findings, 0 of them missed. Not tried: pictures, memory. What" in page
 
 
 # The rates of a loader and of a program, of a few pictures.
