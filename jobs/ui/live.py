@@ -162,8 +162,9 @@ class Watched:
             return found, "more"
         self._lines = None
         if self._is_last:
-            self._require_folder()  # without it a run looks as if it were over
-            return found, "over"
+            if not found:
+                self._require_folder()  # without it a run looks as if it were over
+            return found, "more" if found else "over"
         return found, "more" if self._is_over else "wait"
 
     def _require_folder(self) -> None:

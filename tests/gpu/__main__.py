@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tests.bench.table import hardware, replace_table
@@ -93,18 +93,18 @@ def main() -> int:
     together = [each for each in names if each not in ALONE]
     steps = [together] * bool(together) + [[each] for each in names if each in ALONE]
     is_written = options.device == "cuda" and not options.only
-    found: list[Finding] = []
+
+    def write(found: Sequence[Finding], left: Sequence[str]) -> None:
+        took_s = time.monotonic() - began_s
+        text = page_text(found, machine(), options.rounds, took_s, not_tried=left)
+        replace_table(PAGE, text)
+
     with tempfile.TemporaryDirectory(prefix="trainyard-gpu-") as name:
         where = Where(
             device=options.device, num_gpus=num_gpus, folder=Path(name), rounds=options.rounds
         )
-        for number, step in enumerate(steps, 1):
-            found += try_all({each: known[each] for each in step}, where)
-            if is_written:
-                left = [each for later in steps[number:] for each in later]
-                took_s = time.monotonic() - began_s
-                text = page_text(found, machine(), options.rounds, took_s, not_tried=left)
-                replace_table(PAGE, text)
+        tried = [{name: known[name] for name in step} for step in steps]
+        found = in_turn(tried, where, write if is_written else None)
     if is_written:
         print(f"written: {PAGE.relative_to(PROJECT)}")
     return 0 if all(each.is_met for each in found) else 1
@@ -123,6 +123,20 @@ def find_problem(device: str) -> str | None:
         hint = "`nvidia-smi` shows the driver; `launch doctor` says which image fits it"
         return f"PyTorch {torch.__version__} sees no GPU here\nhint: {hint}"
     return None
+
+
+def in_turn(
+    steps: Sequence[Mapping[str, Check]],
+    where: Where,
+    write: Callable[[Sequence[Finding], Sequence[str]], None] | None,
+) -> Sequence[Finding]:
+    """Try the checks of each step at once, and after it `write` what was found and which are left."""
+    found: list[Finding] = []
+    for number, step in enumerate(steps, 1):
+        found += try_all(step, where)
+        if write is not None:
+            write(found, [name for later in steps[number:] for name in later])
+    return found
 
 
 def try_all(tried: Mapping[str, Check], where: Where) -> list[Finding]:

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests import needs
-from tests.gpu.__main__ import PAGE, page_text, try_all
+from tests.gpu.__main__ import PAGE, in_turn, page_text, try_all
 from tests.gpu.findings import Finding, at_least, within
 from tests.gpu.programs import PROJECT, Where
 
@@ -63,6 +63,26 @@ def test_the_page_tells_what_was_missed_in_rows_of_one_line():
     assert "2 findings, 1 of them missed. What" in page
     assert "| a \\| b | two lines | one | NO |" in page
     assert "| difference | 0.25 | <= 0.5 | yes |" in page
+
+
+def test_after_each_step_it_is_written_what_was_found_and_what_is_left(tmp_path):
+    def check(where):
+        return [within(where.folder.name, 1, 2)]
+
+    written = []
+    where = Where(device="cuda", num_gpus=1, folder=tmp_path)
+    steps = [{"a": check, "b": check}, {"c": check}, {"d": check}]
+
+    found = in_turn(
+        steps, where, lambda so_far, left: written.append(([each.what for each in so_far], left))
+    )
+
+    assert [each.what for each in found] == ["a", "b", "c", "d"]
+    assert written == [
+        (["a", "b"], ["c", "d"]),
+        (["a", "b", "c"], ["d"]),
+        (["a", "b", "c", "d"], []),
+    ]
 
 
 def test_the_page_of_a_run_that_has_not_ended_tells_what_was_not_tried():

@@ -261,7 +261,7 @@ def test_a_device_that_is_full_is_one_line_with_the_batch(trained):
     assert last_line(said["full"]) == (
         1,
         "error: the GPU's memory does not hold a step of --batch-per-rank 8 "
-        "(hint: --find-batch tells the largest --batch-per-rank that fits)",
+        "(hint: --find-batch finds a --batch-per-rank that fits)",
     )
 
 

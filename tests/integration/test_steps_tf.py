@@ -70,7 +70,7 @@ def test_the_largest_batch_that_fits_is_searched_by_steps(found, framework):
         "train": [
             1,
             "error: the GPU's memory does not hold a step of --batch-per-rank 6 "
-            "(hint: --find-batch tells the largest --batch-per-rank that fits)",
+            "(hint: --find-batch finds a --batch-per-rank that fits)",
         ],
         "predict": [
             1,

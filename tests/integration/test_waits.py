@@ -76,6 +76,8 @@ def test_mask_rcnn_waits_seldom_and_copies_without_a_wait(found):
     detector = found["detector"]
     assert detector["copies"] == {}
     assert detector["devices"] == ["cuda"]
+    # Mean and deviation of pixels, once for all.
+    assert detector["scaled"] == [2, 0]
     within = detector["within"]
     # Once for the heads' regions and once for each pool, in two steps of two pictures.
     assert within.pop("maskrcnn_waits.py: tolist") == 2 * NUM_QUESTIONS

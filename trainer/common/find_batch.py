@@ -16,7 +16,7 @@ SMALLER_PICTURES = "--precision bf16, or a smaller --image-size"
 
 
 class Largest(NamedTuple):
-    """The largest number that was seen to fit, and the least that was seen not to, or was not tried for its size."""
+    """Hold the largest number that fitted, and the smallest that did not or lay above the search's end."""
 
     fitting: int
     beyond: int

@@ -27,7 +27,7 @@ from trainer.pytorch.maskrcnn_loading import encode_outline
 from trainer.pytorch.strategy import Ranks
 
 # Another number for other arrays of the same annotations, or where others are refused.
-VERSION = 3
+VERSION = 4
 ABOUT = "about.json"
 # Of each picture; `name_ends` and `object_ends` tell where its bytes and its objects end.
 OF_PICTURES = ("ids", "widths", "heights", "name_ends", "object_ends")

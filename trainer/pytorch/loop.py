@@ -239,7 +239,7 @@ class Training(Generic[OptionsT, B]):
                     position = self._train_epoch(position, guard)
 
     def find_batch(self) -> None:
-        """Say the largest batch of which memory holds a step; weights end as they began."""
+        """Say about the largest batch of which memory holds a step; weights end as they began."""
         task = self._task
         self._begin(Position())
         self._model.train()
@@ -272,7 +272,7 @@ class Training(Generic[OptionsT, B]):
         number = getattr(task.options, task.batch_option, None)
         if number is None:
             return memory_told(what, hint=OTHERS_HINT)
-        hint = f"--find-batch tells the largest {flag} that fits"
+        hint = f"--find-batch finds a {flag} that fits"
         if type(task).trial is Task.trial:
             hint = f"a smaller {flag}"
         return memory_told(f"{what} of {flag} {number}", hint=hint)

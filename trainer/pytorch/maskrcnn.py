@@ -182,7 +182,9 @@ class MaskRcnn(Task[Options, Sequence[Sample]]):
             message = f"{len(pictures)} pictures with objects fill no batch of {self.batch_size}"
             raise TrainingError(message, hint="a smaller --batch-per-rank, or fewer ranks")
         if training.num_unusable and self.ranks.world.is_main:
-            left_out = f"{training.num_unusable} objects without area or outline"
+            left_out = (
+                f"{training.num_unusable} objects without outline, or with a side below 1/64 pixel,"
+            )
             warn(f"{left_out} are left out of training")
 
     def build(self) -> nn.Module:

@@ -57,7 +57,9 @@ class TorchOptions(RankOptions, ModelOptions):
         bool, "batch norms see the samples of all ranks, not of their own alone"
     ] = False
     find_batch: Annotated[
-        bool, "tell the largest batch of a step that a GPU's memory holds; do not train", MAY_CHANGE
+        bool,
+        "tell about the largest batch of a step that a GPU's memory holds; do not train",
+        MAY_CHANGE,
     ] = False
 
     def __post_init__(self) -> None:

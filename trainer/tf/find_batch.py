@@ -26,7 +26,7 @@ def is_lack(error: tf.errors.OpError) -> bool:
 
 
 def tell_largest_batch(job: Job) -> None:
-    """Say the largest batch of which memory holds a step, and write it into the summary.
+    """Say about the largest batch of which memory holds a step, and write it into the summary.
 
     Raises TrainingError where there is no one GPU, or its memory holds no step.
     """
@@ -61,4 +61,4 @@ def tell_largest_batch(job: Job) -> None:
 def beyond_memory(batch: int) -> TrainingError:
     """Give the error of a training whose batch is too large for the GPU."""
     message = f"the GPU's memory does not hold a step of --batch-per-rank {batch}"
-    return TrainingError(message, hint="--find-batch tells the largest --batch-per-rank that fits")
+    return TrainingError(message, hint="--find-batch finds a --batch-per-rank that fits")

@@ -44,7 +44,9 @@ class Options(ResnetOptions, ModelOptions):
     strategy: Annotated[StrategyName | None, "how ranks work together", MAY_CHANGE] = None
     xla: Annotated[bool, "let XLA compile the network", MAY_CHANGE] = False
     find_batch: Annotated[
-        bool, "tell the largest batch of a step that a GPU's memory holds; do not train", MAY_CHANGE
+        bool,
+        "tell about the largest batch of a step that a GPU's memory holds; do not train",
+        MAY_CHANGE,
     ] = False
     decoder: Annotated[DecoderName, "JPEG decoder: Pillow's, or Trainyard's, compiled here"] = (
         "library"

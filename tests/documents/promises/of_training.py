@@ -144,7 +144,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
         promise("`--lr` is for {} pictures a step", LR_BATCH),
         promise("that it trains at, of the middle {} |", Fraction(crops.CENTER)),
         promise("RandAugment at {} pixels", _of_recipe("a3", "--image-size")),
-        promise("(from {} on it may be up to {} % below)", 2 * PARTS, round(100 / PARTS)),
+        promise("the largest one or from {} on at most {} % less", 2 * PARTS, round(100 / PARTS)),
     ),
     "docs/training-resnet50.md": (
         promise("larger than {} million pixels", header.MOST_PIXELS // MEGABYTE),

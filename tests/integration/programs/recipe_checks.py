@@ -31,7 +31,7 @@ from trainer.pytorch.average import Average
 from trainer.pytorch.batch_norms import share_batch_norms
 from trainer.pytorch.guard import require_whole_sums
 from trainer.pytorch.labels import LOSSES, mix
-from trainer.pytorch.loader import scale
+from trainer.pytorch.loader import normalise
 from trainer.pytorch.loop import run
 from trainer.pytorch.networks import build_network, load_pretrained, parameter_groups
 from trainer.pytorch.optimizers import Lamb, make_optimizer
@@ -365,16 +365,19 @@ def torn() -> object:
     return found
 
 
-def compiled() -> list[bool]:
-    """Whether a classifier's pictures are scaled by a kernel of their own, without and with `--compile`."""
+def compiled() -> list[int]:
+    """How many functions a classifier lets PyTorch compile for its pictures, without and with `--compile`."""
     found = []
     for more in ("--no-compile", "--compile"):
         options = parse_options(classifier.Options, ["--data", "random", "--device", "cpu", more])
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
             task = classifier.Classifier(options, _alone(), "small")
-        with mock.patch.object(torch, "compile", lambda function: ("compiled", function)):
-            found.append(task._scale == ("compiled", scale))
+        with mock.patch.object(torch, "compile", mock.Mock(side_effect=lambda each: each)) as made:
+            for _ in range(2):
+                seen = task.sees(torch.zeros(1, 3, 2, 2, dtype=torch.uint8))
+        assert torch.equal(seen, normalise(torch.zeros(1, 3, 2, 2, dtype=torch.uint8)))
+        found.append(made.call_count)
     return found
 
 

@@ -40,6 +40,8 @@ from trainer.pytorch import task as task_module
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.loader import Loader, _pixel_scale
 from trainer.pytorch.loop import Training
+from trainer.pytorch.maskrcnn_model import build_network
+from trainer.pytorch.maskrcnn_waits import _channels
 from trainer.pytorch.strategy import make_strategy
 from trainer.pytorch.task import Task
 from trainer.pytorch.transfer import _copying, copied_ahead
@@ -337,7 +339,29 @@ def of_detector(folder: Path) -> dict[str, object]:
         part = next(parts)
         devices = {each.device.type for sample in part.batch for each in sample.target.values()}
         copies = dict(seen.found)
-    return {"within": within, "copies": copies, "devices": sorted(devices)}
+    scaled = waits_of_transform(build_network(task.design, is_pretrained=False).transform)
+    return {"within": within, "copies": copies, "devices": sorted(devices), "scaled": scaled}
+
+
+def waits_of_transform(transform: nn.Module) -> list[int]:
+    """How often a made-up GPU is waited for while two pictures are scaled, for the first time and again."""
+    found = []
+    with made_up_gpu() as seen:
+        _channels.cache_clear()
+        for _ in range(2):
+            seen.found.clear()
+            images = [torch.zeros(3, 60, 80 + 10 * each, device=GPU) for each in range(2)]
+            targets = [
+                {
+                    "boxes": torch.zeros(2, 4, device=GPU),
+                    "masks": torch.zeros(2, *each.shape[1:], dtype=torch.uint8, device=GPU),
+                }
+                for each in images
+            ]
+            transform(images, targets)
+            found.append(sum(seen.found.values()))
+        _channels.cache_clear()
+    return found
 
 
 def ahead() -> list[str]:

@@ -18,7 +18,7 @@ from trainer.common.find_batch import (
 @pytest.mark.parametrize(
     ("limit", "found"), [(1, None), (2, 2), (3, 3), (37, 37), (59, 59), (1000, 60)]
 )
-def test_the_largest_that_fits_is_found_whatever_it_is(limit: int, found: int | None) -> None:
+def test_below_64_the_very_largest_that_fits_is_found(limit: int, found: int | None) -> None:
     largest = largest_that_fits(lambda number: number <= limit, least=2, most=60)
     assert largest == (found and (found, found + 1))
 

@@ -86,7 +86,7 @@ class CocoObject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CocoPicture:
-    """One picture and the objects in it that can be learnt from: no crowds, nothing without area."""
+    """One picture and the objects in it that can be learnt from: no crowds, nothing without outline or sides."""
 
     id: int
     path: Path

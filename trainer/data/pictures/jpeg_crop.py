@@ -1,7 +1,7 @@
 """Cuts rectangles out of JPEGs and resizes them in C, which each machine compiles once.
 
 It does with a picture what decoding, cropping and antialiased resizing do one after the other, and
-gives the bytes that torchvision and PyTorch give, in less time (docs/adr/0012). It is used where
+gives the bytes that simplejpeg and PyTorch give, in less time (docs/adr/0012). It is used where
 `--decoder fast` asks for it; pictures that it refuses are left to the library's decoder.
 """
 
