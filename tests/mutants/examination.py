@@ -125,6 +125,10 @@ def _run(tree: Path, root: Path, tests: Sequence[str], answer: Path) -> None:
     os.dup2(output, 2)
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
     _move_to(tree, root)
+    # Not the one of all trees, whose older folders each run of pytest deletes at its end.
+    temporary = tree.with_name(f"{tree.name}t")
+    temporary.mkdir(exist_ok=True)
+    os.environ["PYTEST_DEBUG_TEMPROOT"] = os.fspath(temporary)
     witness = Witness()
     code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests], plugins=[witness])
     foreign = _loaded_from(root)
