@@ -161,10 +161,9 @@ class Watched:
         if is_full:
             return found, "more"
         self._lines = None
-        if self._is_last:
-            if not found:
-                self._require_folder()  # without it a run looks as if it were over
-            return found, "more" if found else "over"
+        if self._is_last and not found:
+            self._require_folder()  # without it a run looks as if it were over
+            return found, "over"
         return found, "more" if self._is_over else "wait"
 
     def _require_folder(self) -> None:

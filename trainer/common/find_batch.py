@@ -69,7 +69,8 @@ def largest_batch(
 
 def found_batch(found: Largest, option: str, *, program: str) -> tuple[str, dict[str, object]]:
     """Give a sentence and a summary of what was found; the search may end before the memory."""
-    flag, (fitting, beyond) = f"--{option.replace('_', '-')}", found
+    flag = f"--{option.replace('_', '-')}"
+    fitting, beyond = found
     is_bound = beyond > MOST
     text = f"the largest {flag} that fits is {'at least ' * is_bound}{fitting}"
     if beyond > fitting + 1 and not is_bound:

@@ -90,12 +90,11 @@ class Sampler(BalancedPositiveNegativeSampler):
         objects = draw(labels >= 1, keys, int(size * self.positive_fraction))
         rest = size - objects.sum(dim=1, keepdim=True)
         background = draw(labels == 0, keys, size, at_most=rest)
-        sizes = [len(each) for each in matched_idxs]
-        masks = [
-            [mask[:number] for mask, number in zip(drawn, sizes, strict=True)]
-            for drawn in (objects, background)
-        ]
-        return masks[0], masks[1]
+
+        def unpadded(masks: Tensor) -> list[Tensor]:
+            return [mask[: len(of)] for mask, of in zip(masks, matched_idxs, strict=True)]
+
+        return unpadded(objects), unpadded(background)
 
 
 def draw(is_there: Tensor, keys: Tensor, number: int, *, at_most: Tensor | None = None) -> Tensor:

@@ -9,15 +9,12 @@ from pathlib import Path
 
 import torch
 
-from trainer.common.preemption import Notice
-from trainer.common.program import RanksOf
-from trainer.common.rundir import RunDir
+from tests.integration.programs.one_rank import alone
 from trainer.common.world import World
 from trainer.data.pictures.coco import read_split
 from trainer.pytorch import coco_cache
 from trainer.pytorch.coco_cache import open_cached
 from trainer.pytorch.maskrcnn_loading import draw_masks
-from trainer.pytorch.strategy import make_strategy
 
 
 def main(argv: Sequence[str]) -> None:
@@ -32,13 +29,7 @@ def main(argv: Sequence[str]) -> None:
         return read_all(*given)
 
     coco_cache.read_split = counted
-    world = World()
-    first = RanksOf(
-        world=world,
-        strategy=make_strategy("single", world),
-        run_dir=RunDir.from_environment({}),
-        notice=Notice(),
-    )
+    first = alone()
     second = replace(first, world=World(rank=1, size=2, local_rank=1, local_size=2))
     splits = [open_cached(folder, "train2017", ranks) for ranks in (first, second, first)]
     num_reads = len(read)

@@ -23,10 +23,9 @@ from torchvision.models.detection._utils import BalancedPositiveNegativeSampler
 from torchvision.ops import nms
 from torchvision.ops.misc import FrozenBatchNorm2d
 
+from tests.integration.programs.one_rank import alone
 from trainer.common.position import Position
-from trainer.common.preemption import Notice
 from trainer.common.rundir import RunDir
-from trainer.common.world import World
 from trainer.data.pictures.coco import CocoObject, CocoPicture, CocoSplit, read_split
 from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.pytorch import maskrcnn, maskrcnn_model
@@ -47,7 +46,6 @@ from trainer.pytorch.maskrcnn_model import (
 )
 from trainer.pytorch.maskrcnn_proposals import find_rivals, suppress
 from trainer.pytorch.maskrcnn_waits import Sampler
-from trainer.pytorch.strategy import Ranks, make_strategy
 
 CPU = torch.device("cpu")
 NOWHERE = RunDir(path=Path("/dev/null"), outputs=Path("/dev/null"))
@@ -106,12 +104,7 @@ def perturbed(split: CocoSplit) -> list[dict[str, torch.Tensor]]:
 
 def own_figures(split: CocoSplit, answers: list[dict[str, torch.Tensor]]) -> dict[str, float]:
     """What our evaluation makes of the answers."""
-    ranks = Ranks(
-        world=World(),
-        strategy=make_strategy("single", World()),
-        run_dir=RunDir.from_environment(),
-        notice=Notice(),
-    )
+    ranks = alone(RunDir.from_environment())
     return evaluate(
         Oracle(answers).eval(),
         split,
@@ -327,13 +320,7 @@ def check_recipe() -> dict[str, Any]:
         options = maskrcnn.Options(
             device="cpu", epochs=1, lr=8.0, warmup_steps=0, weight_decay=0.25, **given
         )
-        ranks = Ranks(
-            world=World(),
-            strategy=make_strategy("single", World()),
-            run_dir=NOWHERE,
-            notice=Notice(),
-        )
-        task = maskrcnn.MaskRcnn(options, ranks)
+        task = maskrcnn.MaskRcnn(options, alone(NOWHERE))
         task.training = SimpleNamespace(num_batches=10)
         group = task.optimizer(torch.nn.Linear(1, 1), None).param_groups[0]
         rates = [task.rate(Position(step=step)) for step in range(10)]

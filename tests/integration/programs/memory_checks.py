@@ -15,11 +15,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from tests.integration.programs.one_rank import alone
 from trainer.common.errors import TrainingError
 from trainer.common.options import parse_options
-from trainer.common.preemption import Notice
-from trainer.common.rundir import RunDir
-from trainer.common.world import World
 from trainer.data.pictures.header import CorruptPicture
 from trainer.data.pictures.predicted import Files, Row
 from trainer.data.synthesize.digits import make_default_digits
@@ -27,7 +25,7 @@ from trainer.pytorch import classifier, hymenoptera, mnist, own
 from trainer.pytorch.loader import Noise
 from trainer.pytorch.loop import run
 from trainer.pytorch.picture_data import Data
-from trainer.pytorch.strategy import Ranks, make_strategy
+from trainer.pytorch.strategy import Ranks
 from trainer.pytorch.task import Loss, Part, Task
 
 
@@ -229,11 +227,5 @@ def main(_argv: Sequence[str]) -> None:
     """Print what each says."""
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        world = World(rank=0, size=1)
-        ranks = Ranks(
-            world=world,
-            strategy=make_strategy("single", world),
-            run_dir=RunDir.from_environment({}),
-            notice=Notice(),
-        )
+        ranks = alone()
         print(json.dumps(classifiers(ranks) | searches(ranks)))

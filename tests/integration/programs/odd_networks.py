@@ -22,6 +22,7 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
+from tests.integration.programs.one_rank import alone
 from tests.integration.programs.own_checks import (
     DESCENT,
     NUM_TRAIN,
@@ -35,14 +36,11 @@ from tests.integration.programs.own_checks import (
 )
 from trainer.common.errors import TrainingError
 from trainer.common.options import parse_options
-from trainer.common.preemption import Notice
-from trainer.common.program import RanksOf
-from trainer.common.rundir import RunDir
 from trainer.common.world import World
 from trainer.pytorch import classifier, own
 from trainer.pytorch.batch_norms import share_batch_norms
 from trainer.pytorch.loop import run
-from trainer.pytorch.strategy import Ranks, make_strategy
+from trainer.pytorch.strategy import make_strategy
 from trainer.pytorch.task import Task
 from trainer.pytorch.transfer import each_tensor
 
@@ -51,17 +49,6 @@ PICTURES = (
     *("--data", "random", "--image-size", "32", "--num-images", "8", "--num-classes", "2"),
     *("--batch-per-rank", "4", "--epochs", "1", "--device", "cpu"),
 )
-
-
-def alone() -> Ranks:
-    """One rank, in the working folder."""
-    world = World()
-    return RanksOf(
-        world=world,
-        strategy=make_strategy("single", world),
-        run_dir=RunDir.from_environment({}),
-        notice=Notice(),
-    )
 
 
 def said(task: Task[Any, Any]) -> str:

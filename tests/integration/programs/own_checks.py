@@ -16,17 +16,13 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from tests.integration.programs.one_rank import alone
 from trainer.common.errors import TrainingError
 from trainer.common.options import parse_options
 from trainer.common.position import Position
-from trainer.common.preemption import Notice
-from trainer.common.program import RanksOf
-from trainer.common.rundir import RunDir
-from trainer.common.world import World
 from trainer.pytorch import own
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.loop import run
-from trainer.pytorch.strategy import make_strategy
 from trainer.pytorch.task import Part
 from trainer.pytorch.whole_samples import Pair, Samples
 
@@ -83,13 +79,7 @@ def trained(
     given = ("--batch-size", "8", "--epochs", "1", "--device", "cpu", "--log-every", "1")
     given += ("--checkpoint-dir", "checkpoints")
     options = parse_options(own.Options, [*given, *arguments])
-    world = World()
-    ranks = RanksOf(
-        world=world,
-        strategy=make_strategy("single", world),
-        run_dir=RunDir.from_environment({}),
-        notice=Notice(),
-    )
+    ranks = alone()
     try:
         with (
             contextlib.redirect_stdout(io.StringIO()),

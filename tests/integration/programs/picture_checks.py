@@ -200,9 +200,8 @@ def formats(_folder: Path) -> object:
     buffer = io.BytesIO()
     Image.effect_noise((90, 60), 50).save(buffer, "JPEG", restart_marker_rows=1)
     clean = buffer.getvalue()
-    at = clean.index(
-        b"\xff\xd0"
-    )  # the first restart marker; libjpeg-turbo warns of bytes before it
+    # libjpeg-turbo warns of bytes in front of a restart marker.
+    at = clean.index(b"\xff\xd0")
     stray = clean[:at] + bytes(7) + clean[at:]
     warned = False
     try:

@@ -20,11 +20,9 @@ import torch
 from torch import nn
 from torchvision.ops.misc import FrozenBatchNorm2d
 
+from tests.integration.programs.one_rank import alone
 from trainer.common.errors import TrainingError
 from trainer.common.options import parse_options
-from trainer.common.preemption import Notice
-from trainer.common.program import RanksOf
-from trainer.common.rundir import RunDir
 from trainer.common.world import World
 from trainer.pytorch import classifier, own
 from trainer.pytorch.average import Average
@@ -37,7 +35,7 @@ from trainer.pytorch.networks import build_network, load_pretrained, parameter_g
 from trainer.pytorch.optimizers import Lamb, make_optimizer
 from trainer.pytorch.precision import take_step
 from trainer.pytorch.rand_augment import CHANGES, rand_augment
-from trainer.pytorch.strategy import Strategy, make_strategy
+from trainer.pytorch.strategy import make_strategy
 from trainer.pytorch.whole_samples import WholeSamples
 
 
@@ -345,7 +343,7 @@ def torn() -> object:
         options = parse_options(own.Options, [*given, "--max-corrupt", str(most)])
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
-            task = own.OwnTask(options, _alone(), own_)
+            task = own.OwnTask(options, alone(), own_)
             task.say = lambda _: None
             try:
                 with (
@@ -372,23 +370,13 @@ def compiled() -> list[int]:
         options = parse_options(classifier.Options, ["--data", "random", "--device", "cpu", more])
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
-            task = classifier.Classifier(options, _alone(), "small")
+            task = classifier.Classifier(options, alone(), "small")
         with mock.patch.object(torch, "compile", mock.Mock(side_effect=lambda each: each)) as made:
             for _ in range(2):
                 seen = task.sees(torch.zeros(1, 3, 2, 2, dtype=torch.uint8))
         assert torch.equal(seen, normalise(torch.zeros(1, 3, 2, 2, dtype=torch.uint8)))
         found.append(made.call_count)
     return found
-
-
-def _alone() -> RanksOf[Strategy]:
-    world = World()
-    return RanksOf(
-        world=world,
-        strategy=make_strategy("single", world),
-        run_dir=RunDir.from_environment({}),
-        notice=Notice(),
-    )
 
 
 CHECKS = (

@@ -26,12 +26,10 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import DataLoader
 
+from tests.integration.programs.one_rank import alone
 from trainer.common.options import parse_options
 from trainer.common.position import Position
-from trainer.common.preemption import Notice
-from trainer.common.program import RanksOf
 from trainer.common.rundir import RunDir
-from trainer.common.world import World
 from trainer.data.synthesize.coco import make_coco
 from trainer.data.synthesize.digits import make_default_digits
 from trainer.data.synthesize.stripes import INSECTS, make_pictures
@@ -42,7 +40,6 @@ from trainer.pytorch.loader import Loader, _pixel_scale
 from trainer.pytorch.loop import Training
 from trainer.pytorch.maskrcnn_model import build_network
 from trainer.pytorch.maskrcnn_waits import _channels
-from trainer.pytorch.strategy import make_strategy
 from trainer.pytorch.task import Task
 from trainer.pytorch.transfer import _copying, copied_ahead
 
@@ -218,13 +215,7 @@ def made_up_gpu() -> Iterator[Waits]:
 
 def ranks_here(folder: Path) -> Any:
     """One rank alone."""
-    world = World()
-    return RanksOf(
-        world=world,
-        strategy=make_strategy("single", world),
-        run_dir=RunDir.from_environment({"TRAINYARD_RUN_DIR": str(folder)}),
-        notice=Notice(),
-    )
+    return alone(RunDir.from_environment({"TRAINYARD_RUN_DIR": str(folder)}))
 
 
 def steps(task: Task[Any, Any], seen: Waits, device: torch.device) -> dict[str, int]:
