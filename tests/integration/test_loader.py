@@ -31,7 +31,7 @@ def test_crops_are_spread_like_torchvisions(found):
             assert crops["ours"][name] == pytest.approx(theirs, abs=0.03), (size, name)
 
 
-def test_batches_hold_what_other_decoders_see_whatever_the_number_of_threads(found):
+def test_batches_hold_what_other_decoders_see_however_many_decode(found):
     batches = {**found["batches"]}
     worst = batches.pop("worst_difference")
     assert batches == {
@@ -39,7 +39,7 @@ def test_batches_hold_what_other_decoders_see_whatever_the_number_of_threads(fou
         "labels": [[1, 0, 0], [], [0, 1]],
         "shapes": [[3, 3, 32, 32], [0, 3, 32, 32], [2, 3, 32, 32]],
         "is_channels_last": True,
-        "threads_change_nothing": True,
+        "workers_change_nothing": [True, True],
         "num_threads_after": 2,
         "threads_of_decoders": 1,
         "counts_its_pictures": True,
@@ -89,7 +89,12 @@ def test_a_file_that_is_no_whole_picture_is_named(found):
 
 
 def test_our_decoder_gives_the_librarys_batches(found):
-    assert found["decoders"] is True
+    # Two threads and processes, of the library's decoder and ours.
+    assert found["decoders"] == {
+        "plain": [True] * 4,
+        "augmented": [True] * 4,
+        "augments": True,
+    }
 
 
 def test_corrupt_pictures_are_named_counted_and_skipped_up_to_a_limit(found):
@@ -103,6 +108,7 @@ def test_corrupt_pictures_are_named_counted_and_skipped_up_to_a_limit(found):
     assert said == {
         # Another of the batch in its place, once named and counted each time.
         "filled": [[[2, 3, 2], [4, 4]], 2, warning],
+        "filled by processes": [[[2, 3, 2], [4, 4]], 2, warning],
         "left out": [[[2, 3], []], 2, warning],
         "one too many": (
             f"2 corrupt pictures are more than --max-corrupt 1: {why.format(1)} {hint}"

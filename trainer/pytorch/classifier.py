@@ -12,7 +12,6 @@ network (docs/own-model.md).
 from __future__ import annotations
 
 import functools
-import random
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,7 +28,8 @@ from trainer.common.position import Position
 from trainer.common.resnet_options import ResnetOptions
 from trainer.common.schedule import Schedule
 from trainer.data.synthesize.picture_folder import MadeSet, picture_folder
-from trainer.pytorch.loader import Augment, normalise, scale
+from trainer.pytorch.decoding import Augment
+from trainer.pytorch.loader import normalise, scale
 from trainer.pytorch.loop import run
 from trainer.pytorch.networks import build_network, load_pretrained, parameter_groups
 from trainer.pytorch.optimizers import OptimizerName, make_optimizer
@@ -37,7 +37,7 @@ from trainer.pytorch.picture_data import RANDOM, Data, PictureOptions, make_nois
 from trainer.pytorch.picture_task import PictureTask
 from trainer.pytorch.precision import autocast
 from trainer.pytorch.program import run_program
-from trainer.pytorch.rand_augment import STRONGEST, rand_augment
+from trainer.pytorch.rand_augment import STRONGEST, augment_of
 from trainer.pytorch.strategy import Ranks
 from trainer.pytorch.whole_samples import looked_at
 
@@ -186,11 +186,7 @@ class Classifier(PictureTask[Options]):
         options = self.options
         if not options.rand_augment:
             return None
-        return lambda index, image: rand_augment(
-            image,
-            random.Random(f"{options.seed}/{epoch}/{index}/augment"),
-            magnitude=options.rand_augment,
-        )
+        return functools.partial(augment_of, f"{options.seed}/{epoch}", options.rand_augment)
 
     def build(self) -> nn.Module:
         """Make the network, from scratch or from the file of `--weights`."""
@@ -271,11 +267,11 @@ class Classifier(PictureTask[Options]):
 
     def summary(self) -> dict[str, object]:
         """Give sizes, and the rates at which a core decodes and the store gives to a rank."""
-        threads, flow = self.data.threads, self.data.flow
+        decoders, flow = self.data.decoders, self.data.flow
         return {
             **super().summary(),
             **({} if self._build else {"network": self.options.network}),
-            "decoded_per_core_per_s": threads.decoded_per_core_per_s if threads else None,
+            "decoded_per_core_per_s": decoders.decoded_per_core_per_s if decoders else None,
             "streamed_bytes_per_s": flow.bytes_per_s if flow else None,
         }
 

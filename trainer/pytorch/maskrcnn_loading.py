@@ -23,7 +23,7 @@ from trainer.common.rundir import RunDir
 from trainer.data.pictures.coco import CocoObject, CocoPicture
 from trainer.data.pictures.read_ahead import NUM_AHEAD
 from trainer.data.synthesize.coco import make_default_coco
-from trainer.pytorch.loader import decode
+from trainer.pytorch.decoding import decode
 from trainer.pytorch.transfer import each_tensor, pin
 
 SYNTHETIC = "synthetic"

@@ -13,12 +13,13 @@ import torch
 from trainer.common.options import MAY_CHANGE
 from trainer.common.training_options import LossName
 from trainer.data.pictures.corrupt import CorruptPictures
-from trainer.data.pictures.jpeg_crop import DecoderName, open_cropper
+from trainer.data.pictures.jpeg_crop import DecoderName
 from trainer.data.pictures.splits import Pictures, Repeated, open_splits
 from trainer.data.streaming.flow import Flow
 from trainer.data.streaming.source import StreamedPictures
 from trainer.data.synthesize.picture_folder import MadeSet
-from trainer.pytorch.loader import DecodingThreads, Loader, Noise, Source
+from trainer.pytorch.decoding import Decoders
+from trainer.pytorch.loader import Loader, Noise, Source
 from trainer.pytorch.program import StepOptions
 from trainer.pytorch.strategy import Ranks
 
@@ -39,7 +40,9 @@ class PictureOptions(StepOptions):
         DecoderName, "JPEG decoder: libjpeg-turbo, or Trainyard's, compiled here", MAY_CHANGE
     ] = "library"
     workers: Annotated[
-        int | None, "decoding threads per rank (default: its share of cores)", MAY_CHANGE
+        int | None,
+        "threads or processes that decode, per rank (default: its share of cores)",
+        MAY_CHANGE,
     ] = None
 
     def __post_init__(self) -> None:
@@ -59,8 +62,8 @@ class Data:
     classes: Sequence[str]
     # Of the training pictures, where they are in shards: the order keeps to few of them.
     shard_sizes: Sequence[int] = ()
-    # That decode, where pictures are decoded.
-    threads: DecodingThreads | None = None
+    # Where pictures are decoded.
+    decoders: Decoders | None = None
     # From the store, where they are streamed.
     flow: Flow | None = None
     # That were skipped, where pictures are decoded.
@@ -78,7 +81,7 @@ def open_loaders(
 ) -> tuple[Data, Pictures, Pictures]:
     """Open a data set's folder; gives its batches and the pictures that they are made of."""
     train, val = open_splits(folder, is_main=ranks.world.is_main)
-    threads = DecodingThreads(options.workers or ranks.world.num_workers(device.type))
+    decoders = make_decoders(options, ranks, device)
     corrupt = (
         CorruptPictures(options.max_corrupt, fail=ranks.notice.fail) if skips_corrupt else None
     )
@@ -86,8 +89,8 @@ def open_loaders(
         Loader,
         device=device,
         size=options.image_size,
-        threads=threads,
-        cropper=open_cropper() if options.decoder == "fast" else None,
+        decoders=decoders,
+        decoder=options.decoder,
         corrupt=corrupt,
     )
     data = Data(
@@ -98,10 +101,15 @@ def open_loaders(
         classes=train.classes,
         shard_sizes=train.shard_sizes,
         flow=train.flow if isinstance(train, StreamedPictures) else None,
-        threads=threads,
+        decoders=decoders,
         corrupt=corrupt,
     )
     return data, train, val
+
+
+def make_decoders(options: PictureOptions, ranks: Ranks, device: torch.device) -> Decoders:
+    """Start as many as the options say, or as this rank has cores for."""
+    return Decoders(options.workers or ranks.world.num_workers(device.type))
 
 
 def make_noise(made: MadeSet, device: torch.device, *, batch: int) -> Data:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,23 +15,22 @@ from trainer.common.metrics import MainFigure
 from trainer.common.model_about import About, require_scores
 from trainer.common.position import Position
 from trainer.common.sharding import LEAST_BATCH, rank_batches, require_full_batch
-from trainer.data.pictures.crops import Crop, center_crop, picture_rng, random_crop
+from trainer.data.pictures.crops import center_crop, epoch_crop
 from trainer.data.pictures.predicted import Files, Row, tell_classes
+from trainer.pytorch.decoding import Augment
 from trainer.pytorch.evaluation import evaluate
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.labels import LOSSES, mix
 from trainer.pytorch.layout import to_device
 from trainer.pytorch.loader import (
-    Augment,
     Batch,
-    DecodingThreads,
     Loader,
     Noise,
     Source,
     normalise,
 )
 from trainer.pytorch.model_file import read_model
-from trainer.pytorch.picture_data import Data, PictureOptions
+from trainer.pytorch.picture_data import Data, PictureOptions, make_decoders
 from trainer.pytorch.predictions import picture_shares
 from trainer.pytorch.task import Loss, Part, Task
 
@@ -131,11 +131,12 @@ class PictureTask(Task[OptionsT, Batch]):
         """
         network, about = read_model(self.options.saved, self.rebuild)
         to_device(network, self.device)
-        threads = DecodingThreads(
-            self.options.workers or self.ranks.world.num_workers(self.device.type)
-        )
         source = Loader(
-            files, self.device, size=about.image_size, threads=threads, corrupt=files.corrupt
+            files,
+            self.device,
+            size=about.image_size,
+            decoders=make_decoders(self.options, self.ranks, self.device),
+            corrupt=files.corrupt,
         )
         every = range(len(files.paths))
         loss = about.loss or self.options.loss
@@ -158,15 +159,14 @@ class PictureTask(Task[OptionsT, Batch]):
             repeats=self.repeats,
         )
 
-        def crop_of(index: int, width: int, height: int) -> Crop:
-            return random_crop(width, height, picture_rng(seed, epoch, index))
-
         size = self.options.batch_per_rank
         parts = (
             batch[start : start + size] for batch in mine for start in range(0, len(batch), size)
         )
         number = self.data.num_train
-        for batch in self.train_source.batches(parts, crop_of, self.augment(epoch)):
+        for batch in self.train_source.batches(
+            parts, partial(epoch_crop, seed, epoch), self.augment(epoch)
+        ):
             samples = [each % number for each in batch.samples]
             yield Part(batch=batch, samples=samples, num_samples=size * self.ranks.world.size)
 

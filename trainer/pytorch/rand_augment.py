@@ -30,6 +30,12 @@ def rand_augment(image: Tensor, rng: random.Random, *, magnitude: float) -> Tens
     return image
 
 
+def augment_of(epoch: str, magnitude: float, index: int, image: Tensor) -> Tensor:
+    """Give picture `index` as the epoch of that name sees it."""
+    rng = random.Random(f"{epoch}/{index}/augment")
+    return rand_augment(image, rng, magnitude=magnitude)
+
+
 def _move(image: Tensor, **changed: Any) -> Tensor:
     still: dict[str, Any] = {"angle": 0.0, "translate": [0, 0], "scale": 1.0, "shear": [0.0, 0.0]}
     return functional.affine(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import keras
@@ -22,7 +23,7 @@ from trainer.common.resnet_options import ResnetOptions
 from trainer.common.schedule import Schedule
 from trainer.common.sharding import batches_in_order, rank_batches, shard
 from trainer.common.throughput import Throughput
-from trainer.data.pictures.crops import Crop, center_crop, picture_rng, random_crop
+from trainer.data.pictures.crops import center_crop, epoch_crop
 from trainer.data.pictures.jpeg_crop import DecoderName
 from trainer.tf.data import Data, open_data
 from trainer.tf.keeper import Keeper
@@ -88,10 +89,6 @@ class Job:
     def read_training(self, position: Position) -> Reading:
         """Read this rank's part of each global batch that is left of the epoch."""
         seed, epoch = self.options.seed, position.epoch + 1
-
-        def crop_of(index: int, width: int, height: int) -> Crop:
-            return random_crop(width, height, picture_rng(seed, epoch, index))
-
         mine = rank_batches(
             self.data.num_train,
             self.batch_size,
@@ -101,7 +98,7 @@ class Job:
             shard_sizes=self.data.shard_sizes,
             first=position.batch,
         )
-        return self.data.train.read(mine, crop_of)
+        return self.data.train.read(mine, partial(epoch_crop, seed, epoch))
 
     def read_validation(self) -> Reading:
         """Read this rank's part of the validation set; the last batch may have no picture."""

@@ -41,25 +41,26 @@ def ours(folder: Path, *, is_fast: bool) -> Iterator[int]:
 
     from trainer.common.memory import keep_freed_memory
     from trainer.common.sharding import shuffled_batches
-    from trainer.data.pictures.crops import Crop, picture_rng, random_crop
-    from trainer.data.pictures.jpeg_crop import open_cropper
+    from trainer.data.pictures.crops import epoch_crop
     from trainer.data.pictures.splits import open_pictures
-    from trainer.pytorch.loader import DecodingThreads, Loader
+    from trainer.pytorch.decoding import Decoders
+    from trainer.pytorch.loader import Loader
 
     keep_freed_memory(os.environ)  # as our programs do
     pictures = open_pictures(folder, "train")
-    threads = DecodingThreads(NUM_WORKERS)
-    cropper = open_cropper() if is_fast else None
-    loader = Loader(pictures, torch.device("cpu"), size=SIZE, threads=threads, cropper=cropper)
-
-    def crop_of(epoch: int, index: int, width: int, height: int) -> Crop:
-        return random_crop(width, height, picture_rng(1, epoch, index))
-
+    decoder = "fast" if is_fast else "library"
+    loader = Loader(
+        pictures,
+        torch.device("cpu"),
+        size=SIZE,
+        decoders=Decoders(NUM_WORKERS),
+        decoder=decoder,
+    )
     for epoch in range(1, NUM_PASSES + 1):
         order = shuffled_batches(
             len(pictures.labels), BATCH, seed=1, epoch=epoch, shard_sizes=pictures.shard_sizes
         )
-        for batch in loader.batches(order, partial(crop_of, epoch)):
+        for batch in loader.batches(order, partial(epoch_crop, 1, epoch)):
             yield len(batch.labels)
 
 

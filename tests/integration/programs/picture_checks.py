@@ -14,6 +14,7 @@ import math
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -23,6 +24,7 @@ import numpy as np
 import simplejpeg
 import torch
 from PIL import Image
+from torch import Tensor
 from torchvision.transforms import RandomResizedCrop
 from torchvision.transforms.v2 import functional as reference
 
@@ -30,11 +32,12 @@ from tests.fakes.hostile_pictures import damaged_pngs, deep_png, hostile_picture
 from trainer.common.errors import TrainingError
 from trainer.common.position import Position
 from trainer.data.pictures.corrupt import CorruptPictures
-from trainer.data.pictures.crops import Crop, center_crop, picture_rng, random_crop
+from trainer.data.pictures.crops import center_crop, epoch_crop, picture_rng, random_crop
 from trainer.data.pictures.header import CorruptPicture
-from trainer.data.pictures.jpeg_crop import open_cropper
 from trainer.data.pictures.splits import Pictures, open_pictures
-from trainer.pytorch.loader import DecodingThreads, Loader, decode
+from trainer.pytorch.decoding import MOST_THREADS, Decoders, decode
+from trainer.pytorch.loader import Loader
+from trainer.pytorch.rand_augment import augment_of
 
 NUM_CROPS = 4_000
 PERCENTILES = (1, 10, 25, 50, 75, 90, 99)
@@ -78,15 +81,12 @@ def batches(folder: Path) -> object:
     """How far the loader's pixels are from Pillow's decoder and torchvision's resizing."""
     pictures = open_pictures(folder, "train")
     order = [[3, 0, 2], [], [1, 4]]
-
-    def crop_of(index: int, width: int, height: int) -> Crop:
-        return random_crop(width, height, picture_rng(1, 2, index))
-
+    crop_of = partial(epoch_crop, 1, 2)
     torch.set_num_threads(2)
     runs = []
-    for num_threads in (1, 4):
-        threads = DecodingThreads(num_threads)
-        loader = Loader(pictures, torch.device("cpu"), size=32, threads=threads)
+    for num_workers in (1, MOST_THREADS, MOST_THREADS + 1):
+        decoders = Decoders(num_workers)
+        loader = Loader(pictures, torch.device("cpu"), size=32, decoders=decoders)
         runs.append(list(loader.batches(order, crop_of)))
     worst = 0
     for batch in runs[0]:
@@ -100,40 +100,52 @@ def batches(folder: Path) -> object:
             )
             part = part.flip(-1) if crop.is_flipped else part
             worst = max(worst, (image.int() - part.int()).abs().max().item())
-    alone, together = runs
+    alone, *together = runs
     return {
         "samples": [[*batch.samples] for batch in alone],
         "labels": [batch.labels.tolist() for batch in alone],
         "shapes": [[*batch.images.shape] for batch in alone],
         "is_channels_last": alone[0].images.is_contiguous(memory_format=torch.channels_last),
         "worst_difference": worst,
-        "threads_change_nothing": all(
-            torch.equal(one.images, other.images)
-            for one, other in zip(alone, together, strict=True)
-        ),
+        "workers_change_nothing": [
+            all(
+                torch.equal(one.images, other.images)
+                for one, other in zip(alone, more, strict=True)
+            )
+            for more in together
+        ],
         "num_threads_after": torch.get_num_threads(),
         "threads_of_decoders": threads_of_decoders(),
-        "counts_its_pictures": 1 < (threads.decoded_per_core_per_s or 0) < 1e6,
+        "counts_its_pictures": 1 < (decoders.decoded_per_core_per_s or 0) < 1e6,
     }
 
 
 def decoders(folder: Path) -> object:
-    """Whether our cropper's batches are the library's, to the bit."""
+    """Whether our cropper's batches are the library's, to the bit, however many decode; plain and augmented."""
     pictures = open_pictures(folder, "train")
-    found = []
-    for cropper in (None, open_cropper()):
-        loader = Loader(
-            pictures,
-            torch.device("cpu"),
-            size=32,
-            threads=DecodingThreads(2),
-            cropper=cropper,
-        )
-        order = [range(len(pictures.labels))]
-        found.extend(
-            loader.batches(order, lambda *shape: random_crop(*shape[1:], picture_rng(1, 2, 0)))
-        )
-    return torch.equal(found[0].images, found[1].images)
+    order = [range(len(pictures.labels))]
+    found: dict[bool, list[Tensor]] = {False: [], True: []}
+    for decoder in ("library", "fast"):
+        for num_workers in (2, MOST_THREADS + 1):
+            loader = Loader(
+                pictures,
+                torch.device("cpu"),
+                size=32,
+                decoders=Decoders(num_workers),
+                decoder=decoder,
+            )
+            for is_augmented, images in found.items():
+                augment = partial(augment_of, "1/2", 6.0) if is_augmented else None
+                images.extend(
+                    each.images
+                    for each in loader.batches(order, partial(epoch_crop, 1, 2), augment)
+                )
+    plain, augmented = found[False][0], found[True][0]
+    return {
+        "plain": [torch.equal(plain, each) for each in found[False]],
+        "augmented": [torch.equal(augmented, each) for each in found[True]],
+        "augments": not torch.equal(plain, augmented),
+    }
 
 
 def corrupt(folder: Path) -> object:
@@ -143,17 +155,20 @@ def corrupt(folder: Path) -> object:
     damaged = SimpleNamespace(
         labels=pictures.labels,
         announce=pictures.announce,
+        part=lambda _: None,
         name=lambda index: f"picture {index}",
         read=lambda index: first[: len(first) // 2] if index in (0, 1) else pictures.read(index),
     )
 
-    def samples_of(order: list[list[int]], most: int, *, is_filled: bool) -> object:
+    def samples_of(
+        order: list[list[int]], most: int, *, is_filled: bool, num_workers: int = 2
+    ) -> object:
         counted = CorruptPictures(most)
         loader = Loader(
             cast("Pictures", damaged),
             torch.device("cpu"),
             size=32,
-            threads=DecodingThreads(2),
+            decoders=Decoders(num_workers),
             corrupt=counted,
             is_filled=is_filled,
         )
@@ -171,6 +186,9 @@ def corrupt(folder: Path) -> object:
 
     return {
         "filled": samples_of([[2, 0, 3], [0, 4]], 1, is_filled=True),
+        "filled by processes": samples_of(
+            [[2, 0, 3], [0, 4]], 1, is_filled=True, num_workers=MOST_THREADS + 1
+        ),
         "left out": samples_of([[2, 0, 3], [0]], 1, is_filled=False),
         "one too many": samples_of([[2, 0, 3], [4, 1]], 1, is_filled=True),
         "none allowed": samples_of([[2, 0, 3]], 0, is_filled=True),
@@ -181,7 +199,7 @@ def corrupt(folder: Path) -> object:
 def threads_of_decoders() -> int:
     """How many threads tensor operations use on a decoding thread."""
     found: list[int] = []
-    DecodingThreads(1).start(lambda: found.append(torch.get_num_threads())).result()
+    Decoders(1).start(lambda: found.append(torch.get_num_threads())).result()
     return found[0]
 
 

@@ -72,6 +72,11 @@ def random_crop(
     return _in_the_middle(width, height, crop_width, crop_height, is_flipped=is_flipped)
 
 
+def epoch_crop(seed: int, epoch: int, index: int, width: int, height: int) -> Crop:
+    """Give a training's crop of one picture in one epoch."""
+    return random_crop(width, height, picture_rng(seed, epoch, index))
+
+
 def center_crop(_index: int, width: int, height: int) -> Crop:
     """Give an evaluation's crop: the square in the middle whose side is CENTER of the shorter one."""
     side = max(1, round(min(width, height) * CENTER))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import NamedTuple
 
 from trainer.common.errors import TrainingError
 
@@ -27,45 +28,43 @@ def unreadable(name: str, why: str | None) -> TrainingError:
     return TrainingError(f"`{name}` cannot be read: {why}", hint="get the file again")
 
 
-class ShardFiles:
-    """Parts of some large files, for any number of threads; the last ones used stay open.
+class FilePart(NamedTuple):
+    """Place of an encoded picture: a file, or `length` bytes of a large one."""
 
-    Picklable: the open files are left behind.
-    """
+    path: str
+    offset: int = 0
+    length: int | None = None
 
-    def __init__(self, paths: Sequence[str]) -> None:
-        self.paths = paths
-        self._open: dict[int, _Open] = {}
-        self._lock = threading.Lock()
-
-    def read(self, shard: int, offset: int, length: int, name: Callable[[], str]) -> bytes:
-        """Read a part of a file; raises TrainingError, with this name for it, where it is not there."""
+    def read(self, name: Callable[[], str]) -> bytes:
+        """Read it; raises TrainingError, with this name for it, where it is not there."""
+        if self.length is None:
+            return read_file(self.path)
         try:
             # Held until it was read from: another thread may open one too many.
-            file = self._file(shard)
-            data = os.pread(file.number, length, offset)
+            file = _opened(self.path)
+            data = os.pread(file.number, self.length, self.offset)
         except OSError as error:
             raise unreadable(name(), error.strerror) from None
-        if len(data) != length:
+        if len(data) != self.length:
             raise unreadable(name(), "the shard ends before it")
         return data
 
-    def _file(self, shard: int) -> _Open:
-        with self._lock:
-            file = self._open.pop(shard, None)
-            if file is None:
-                file = _Open(self.paths[shard])
-                while len(self._open) >= MAX_OPEN:
-                    # It closes when the last thread that reads it lets go.
-                    del self._open[next(iter(self._open))]
-            self._open[shard] = file
-        return file
 
-    def __getstate__(self) -> Sequence[str]:
-        return self.paths
+_open: dict[str, _Open] = {}
+_opening = threading.Lock()
 
-    def __setstate__(self, paths: Sequence[str]) -> None:
-        self.__init__(paths)
+
+def _opened(path: str) -> _Open:
+    """Open a shard; the last ones used stay open, for all threads."""
+    with _opening:
+        file = _open.pop(path, None)
+        if file is None:
+            file = _Open(path)
+            while len(_open) >= MAX_OPEN:
+                # It closes when the last thread that reads it lets go.
+                del _open[next(iter(_open))]
+        _open[path] = file
+    return file
 
 
 class _Open:

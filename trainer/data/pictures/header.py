@@ -6,6 +6,7 @@ What a picture is, its bytes say: ImageNet has a PNG under the name of a JPEG.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -40,6 +41,10 @@ class CorruptPicture(TrainingError):
     ) -> None:
         super().__init__(reason, hint=hint)
         self.picture = picture
+
+    def __reduce__(self) -> tuple[Callable[..., CorruptPicture], tuple[str, str]]:
+        """Pickle what it was made of: it comes from other processes, too."""
+        return functools.partial(CorruptPicture, hint=self.hint or ""), (self.picture, self.message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

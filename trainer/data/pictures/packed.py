@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainer.common.errors import TrainingError
-from trainer.data.pictures.files import ShardFiles, unreadable
+from trainer.data.pictures.files import FilePart, unreadable
 from trainer.data.shards.index import INDEX_FILE, Index, Places, Split, read_places
 
 
@@ -15,7 +15,7 @@ from trainer.data.shards.index import INDEX_FILE, Index, Places, Split, read_pla
 class PackedPictures:
     """Pictures that are read by their places, which the index holds: nothing is scanned."""
 
-    files: ShardFiles
+    paths: Sequence[str]
     classes: tuple[str, ...]
     places: Places
     shard_sizes: Sequence[int]
@@ -27,13 +27,17 @@ class PackedPictures:
 
     def name(self, index: int) -> str:
         """Give the shard's path and where in it the picture begins."""
-        return f"{self.files.paths[self.places.shards[index]]}@{self.places.offsets[index]}"
+        return f"{self.paths[self.places.shards[index]]}@{self.places.offsets[index]}"
+
+    def part(self, index: int) -> FilePart:
+        """Give the picture's part of its shard."""
+        places = self.places
+        path = self.paths[places.shards[index]]
+        return FilePart(path, places.offsets[index], places.lengths[index])
 
     def read(self, index: int) -> bytes:
         """Read the picture's bytes from its shard."""
-        places = self.places
-        place = places.shards[index], places.offsets[index], places.lengths[index]
-        return self.files.read(*place, lambda: self.name(index))
+        return self.part(index).read(lambda: self.name(index))
 
     def announce(self, samples: Sequence[int]) -> None:
         """Do nothing: the system reads a disk ahead."""
@@ -45,7 +49,7 @@ def open_packed(folder: Path, index: Index, split: str) -> PackedPictures:
     paths = [str(folder / shard.path) for shard in about.shards]
     _require_shards(paths, about)
     return PackedPictures(
-        files=ShardFiles(paths),
+        paths=paths,
         classes=index.classes,
         places=read_places(folder, split),
         shard_sizes=tuple(shard.samples for shard in about.shards),

@@ -14,7 +14,7 @@ from trainer.common.errors import TrainingError
 from trainer.common.whole_file import write_whole
 from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.data.pictures.decoding import DECODED, decode_rgb
-from trainer.data.pictures.files import SUFFIXES, read_file
+from trainer.data.pictures.files import SUFFIXES, FilePart, read_file
 from trainer.data.pictures.grid import Prediction, write_grid
 from trainer.data.pictures.header import CorruptPicture
 
@@ -45,6 +45,10 @@ class Files:
     def labels(self) -> Sequence[int]:
         """Give label 0 for each picture, as no label is known."""
         return [0] * len(self.paths)
+
+    def part(self, index: int) -> FilePart:
+        """Give the file."""
+        return FilePart(self.name(index))
 
     def read(self, index: int) -> bytes:
         """Read the file; raises TrainingError where that fails."""

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from trainer.common.errors import TrainingError
 from trainer.data.disk.texts import Texts
-from trainer.data.pictures.files import SUFFIXES, ShardFiles, unreadable
+from trainer.data.pictures.files import SUFFIXES, FilePart, unreadable
 
 LABEL_SUFFIX = "cls"
 CLASSES_FILE = "classes.txt"
@@ -29,7 +29,7 @@ _READ_BYTES = 1 << 20
 class TarPictures:
     """Pictures that are members of tar files, read by their place in them."""
 
-    files: ShardFiles
+    paths: Sequence[str]
     classes: tuple[str, ...]
     labels: Sequence[int]
     members: _Members
@@ -42,13 +42,17 @@ class TarPictures:
 
     def name(self, index: int) -> str:
         """Give the shard's path and the member's name."""
-        return f"{self.files.paths[self.members.shards[index]]}:{self.members.names[index]}"
+        return f"{self.paths[self.members.shards[index]]}:{self.members.names[index]}"
+
+    def part(self, index: int) -> FilePart:
+        """Give the member's part of its shard."""
+        members = self.members
+        path = self.paths[members.shards[index]]
+        return FilePart(path, members.offsets[index], members.sizes[index])
 
     def read(self, index: int) -> bytes:
         """Read the member's bytes from its shard."""
-        members = self.members
-        place = members.shards[index], members.offsets[index], members.sizes[index]
-        return self.files.read(*place, lambda: self.name(index))
+        return self.part(index).read(lambda: self.name(index))
 
     def announce(self, samples: Sequence[int]) -> None:
         """Do nothing: the system reads a disk ahead."""
@@ -86,7 +90,7 @@ def open_tars(folder: Path, shards: Sequence[str]) -> TarPictures:
         message = f"the tar shards in `{Path(shards[0]).parent}` hold no picture"
         raise TrainingError(message, hint="members <key>.jpg and <key>.cls")
     classes = _class_names(folder / CLASSES_FILE, max(labels) + 1)
-    return TarPictures(files=ShardFiles(shards), classes=classes, labels=labels, members=members)
+    return TarPictures(paths=shards, classes=classes, labels=labels, members=members)
 
 
 def _labelled(path: str) -> Iterator[tuple[tarfile.TarInfo, int]]:

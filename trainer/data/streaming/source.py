@@ -140,6 +140,9 @@ class StreamedPictures:
         shard = self.split.shards[self.places.shards[index]]
         return f"{shard.path}@{self.places.offsets[index]}"
 
+    def part(self, index: int) -> None:
+        """Give nothing: what is fetched is announced, counted and kept by this process."""
+
     def read(self, index: int) -> bytes:
         """Read the encoded file from the cache, or fetch it; waits while the store is away."""
         return self._blocks.read(*self._place(index))

@@ -81,6 +81,7 @@ def test_pictures_go_to_another_process_and_are_read_there(tmp_path):
 
 def test_few_files_stay_open_whatever_the_number_of_shards(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "MAX_OPEN", 2)
+    monkeypatch.setattr(files, "_open", {})
     train = open_pictures(write_packed(tmp_path), "train")
     before = num_open()
     with ThreadPoolExecutor(8) as threads:
@@ -89,7 +90,8 @@ def test_few_files_stay_open_whatever_the_number_of_shards(tmp_path, monkeypatch
     contents = [content for shard in SPLITS["train"] for _, content in shard]
     assert found == [contents[index] for index in wanted]
     assert num_open() == before + 2
-    del train, threads
+    del threads
+    files._open.clear()
     gc.collect()
     assert num_open() == before
 

@@ -1,0 +1,118 @@
+"""Decodes the pictures of a part of a batch, and lays such a part out in memory of two processes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import mmap
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from trainer.data.pictures.files import FilePart
+from trainer.data.pictures.header import CorruptPicture
+
+Pixels = npt.NDArray[np.uint8]
+
+
+class Encoded(NamedTuple):
+    """A picture's number in its set, its name for messages, and its file or where that lies."""
+
+    number: int
+    name: str
+    file: FilePart | bytes
+
+    def read(self) -> bytes:
+        """Give the file's bytes; raises TrainingError where it cannot be read."""
+        return self.file.read(lambda: self.name) if isinstance(self.file, FilePart) else self.file
+
+
+# Reads a file, and writes what is to be seen of it to the array; picklable. Raises CorruptPicture.
+Put = Callable[[Pixels, Encoded], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoded:
+    """Corrupt pictures by their place, and the seconds of a core that decoding took."""
+
+    corrupt: dict[int, CorruptPicture]
+    core_s: float
+
+
+def decode_part(put: Put, files: Iterable[Encoded], targets: Pixels) -> Decoded:
+    """Decode files in this thread, each into its place in `targets` (N x ...)."""
+    # The thread's own time: neither that of waiting for a file or a core, nor of other threads.
+    began_s = time.thread_time()
+    corrupt: dict[int, CorruptPicture] = {}
+    for place, file in enumerate(files):
+        try:
+            put(targets[place], file)
+        except CorruptPicture as error:
+            corrupt[place] = error
+    return Decoded(corrupt=corrupt, core_s=time.thread_time() - began_s)
+
+
+class SharedMemory:
+    """Memory that this process shares with another; as large as the largest request so far."""
+
+    def __init__(self, descriptor: int | None = None) -> None:
+        self.descriptor = os.memfd_create("pictures") if descriptor is None else descriptor
+        self._bytes = np.empty(0, np.uint8)
+
+    def first(self, num_bytes: int) -> Pixels:
+        """Give its first bytes."""
+        if len(self._bytes) < num_bytes:
+            if os.fstat(self.descriptor).st_size < num_bytes:
+                os.ftruncate(self.descriptor, 2 * num_bytes)
+            self._bytes = np.frombuffer(mmap.mmap(self.descriptor, 0), np.uint8)
+        return self._bytes[:num_bytes]
+
+
+class Request(NamedTuple):
+    """Files to decode into memory of two processes; bytes of files lie there behind the pixels.
+
+    `lengths` has those of each file; 0 where the file's place is told.
+    """
+
+    put: Put
+    shape: tuple[int, ...]
+    files: Sequence[Encoded]
+    lengths: Sequence[int]
+
+    def views(self, memory: SharedMemory) -> tuple[Pixels, list[Pixels]]:
+        """Give pixels and files in the memory; nothing is copied."""
+        ends = [*itertools.accumulate([math.prod(self.shape), *self.lengths])]
+        held = memory.first(ends[-1])
+        files = [held[start:end] for start, end in itertools.pairwise(ends)]
+        return held[: ends[0]].reshape(self.shape), files
+
+
+def make_request(
+    put: Put, files: Iterable[Encoded], shape: tuple[int, ...], memory: SharedMemory
+) -> tuple[Request, Pixels]:
+    """Copy the bytes of files to the memory; gives the request and its pixels there."""
+    given = [*files]
+    lengths = [len(each.file) if isinstance(each.file, bytes) else 0 for each in given]
+    told = [each._replace(file=b"") if isinstance(each.file, bytes) else each for each in given]
+    request = Request(put=put, shape=shape, files=told, lengths=lengths)
+    pixels, held = request.views(memory)
+    for each, view in zip(given, held, strict=True):
+        if isinstance(each.file, bytes):
+            # By NumPy, which lets go of Python's lock meanwhile.
+            np.copyto(view, np.frombuffer(each.file, np.uint8))
+    return request, pixels
+
+
+def answer(request: Request, memory: SharedMemory) -> Decoded:
+    """Decode the files of a request; raises TrainingError for one that cannot be read."""
+    pixels, held = request.views(memory)
+    files = (
+        each if isinstance(each.file, FilePart) else each._replace(file=view.tobytes())
+        for each, view in zip(request.files, held, strict=True)
+    )
+    return decode_part(request.put, files, pixels)
