@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,8 +15,8 @@ from torch.nn import functional
 
 from trainer.data.pictures.crops import Crop
 from trainer.data.pictures.decoding import decode_rgb
-from trainer.data.pictures.decoding_parts import Encoded, Pixels, Put, decode_part
-from trainer.data.pictures.decoding_processes import DecodingProcesses
+from trainer.data.pictures.decoding_parts import Encoded, Pixels, Put
+from trainer.data.pictures.decoding_processes import decoding_by
 from trainer.data.pictures.header import (
     JPEG_START,
     CorruptPicture,
@@ -25,72 +24,55 @@ from trainer.data.pictures.header import (
     require_decodable,
     too_deep,
 )
-from trainer.data.pictures.jpeg_crop import DecoderName, open_cropper
 
-# Gives the part to see of picture `index`, which is so wide and high. Picklable, as is what follows.
-CropOf = Callable[[int, int, int], Crop]
-# Changes the pixels of picture `index`, 3 x size x size bytes.
+# Changes the pixels of picture `index`, 3 x size x size bytes; picklable.
 Augment = Callable[[int, Tensor], Tensor]
-# Beyond these threads wait for Python's lock, of which each picture needs 0.2 ms.
-MOST_THREADS = 4
-
-our_cropper = functools.cache(open_cropper)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PutCrop:
-    """Decodes a picture, cuts its crop out, and writes it to size x size x 3 bytes."""
+class PutAugmented:
+    """Writes a picture's crop, and changes its pixels there."""
 
-    size: int
-    decoder: DecoderName
-    crop_of: CropOf
-    augment: Augment | None
+    put: Put
+    augment: Augment
 
     def __call__(self, target: Pixels, file: Encoded) -> None:
-        """Raise CorruptPicture for what is no whole picture."""
-        data = file.read()
-        if not (self.decoder == "fast" and self._put_fast(target, file.number, data)):
-            self._put_by_library(target, file, data)
-        if self.augment is not None:
-            image = torch.from_numpy(target)
-            image.copy_(self.augment(file.number, image.permute(2, 0, 1)).permute(1, 2, 0))
+        """Raise what `put` raises."""
+        self.put(target, file)
+        image = torch.from_numpy(target)
+        image.copy_(self.augment(file.number, image.permute(2, 0, 1)).permute(1, 2, 0))
 
-    def _put_fast(self, target: Pixels, number: int, data: bytes) -> bool:
-        of_size = functools.partial(self.crop_of, number)
-        address = target.ctypes.data
-        return our_cropper().put(data, of_size, side=self.size, address=address)
 
-    def _put_by_library(self, target: Pixels, file: Encoded, data: bytes) -> None:
-        """Do it step by step."""
-        # By NumPy: each operation of torch lets go of Python's lock, which other threads wait for.
-        picture = decode(data, lambda: file.name)
-        height, width, _ = picture.shape
-        crop = self.crop_of(file.number, width, height)
-        left, top, right, bottom = crop.box
-        # Without the copy PyTorch would resize by another, slower kernel.
-        part = np.ascontiguousarray(picture[None, top:bottom, left:right])
-        resized = functional.interpolate(
-            torch.from_numpy(part).permute(0, 3, 1, 2),
-            size=(self.size, self.size),
-            mode="bilinear",
-            antialias=True,
-        )
-        pixels = resized.numpy()[0].transpose(1, 2, 0)
-        np.copyto(target, pixels[:, ::-1] if crop.is_flipped else pixels)
+def put_by_torch(
+    target: Pixels, data: bytes, name: str, crop_of: Callable[[int, int], Crop]
+) -> None:
+    """Decode by `decode`, and resize by PyTorch."""
+    # By NumPy: each operation of torch lets go of Python's lock, which other threads wait for.
+    picture = decode(data, lambda: name)
+    height, width, _ = picture.shape
+    crop = crop_of(width, height)
+    left, top, right, bottom = crop.box
+    # Without the copy PyTorch would resize by another, slower kernel.
+    part = np.ascontiguousarray(picture[None, top:bottom, left:right])
+    resized = functional.interpolate(
+        torch.from_numpy(part).permute(0, 3, 1, 2),
+        size=target.shape[:2],
+        mode="bilinear",
+        antialias=True,
+    )
+    pixels = resized.numpy()[0].transpose(1, 2, 0)
+    np.copyto(target, pixels[:, ::-1] if crop.is_flipped else pixels)
 
 
 class Decoders:
-    """Decodes parts of batches: on threads, or of more than MOST_THREADS workers in processes.
+    """Decodes parts of batches: on threads, or in processes where there are many.
 
     Tensor operations start no further threads on these. Threads and processes end with this process.
     """
 
     def __init__(self, num_workers: int) -> None:
         self.num_workers = num_workers
-        self._decode, num_threads = decode_part, num_workers
-        if num_workers > MOST_THREADS:
-            processes = DecodingProcesses(num_workers, __name__)
-            self._decode, num_threads = processes.decode, processes.num_lanes
+        self._decode, num_threads = decoding_by(num_workers, __name__)
         self._pool = ThreadPoolExecutor(num_threads, thread_name_prefix="decoding")
         # torch.set_num_threads is for the thread that calls it and for those whose first tensor
         # operation comes later: what it was is put back once each of these has asked for it.

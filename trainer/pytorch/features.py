@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from trainer.common.sharding import shard
 from trainer.common.throughput import Throughput
 from trainer.data.pictures.crops import center_crop
-from trainer.pytorch.decoding import Augment, CropOf
+from trainer.data.pictures.put_crop import CropOf
+from trainer.pytorch.decoding import Augment
 from trainer.pytorch.loader import Batch, Source, normalise
 from trainer.pytorch.precision import PrecisionName, autocast
 from trainer.pytorch.strategy import Ranks

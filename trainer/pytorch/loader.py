@@ -16,12 +16,13 @@ import torch
 from torch import Tensor
 
 from trainer.data.pictures.corrupt import CorruptPictures, places_without
-from trainer.data.pictures.decoding_parts import Encoded
+from trainer.data.pictures.decoding_parts import Put
 from trainer.data.pictures.header import CorruptPicture
 from trainer.data.pictures.jpeg_crop import DecoderName
+from trainer.data.pictures.put_crop import CropOf, PutCrop, encoded, our_cropper
 from trainer.data.pictures.read_ahead import announced, read_ahead
 from trainer.data.pictures.splits import Pictures
-from trainer.pytorch.decoding import Augment, CropOf, Decoders, PutCrop, our_cropper
+from trainer.pytorch.decoding import Augment, Decoders, PutAugmented, put_by_torch
 from trainer.pytorch.transfer import pin
 
 # Mean and standard deviation of ImageNet's training pixels, as all pretrained networks want them.
@@ -110,10 +111,12 @@ class Loader:
         ones as `CorruptPictures` does.
         """
         known = announced(order, self._pictures.announce)
-        put = PutCrop(size=self._size, decoder=self._decoder, crop_of=crop_of, augment=augment)
+        put: Put = PutCrop(decoder=self._decoder, crop_of=crop_of, by_library=put_by_torch)
+        if augment is not None:
+            put = PutAugmented(put=put, augment=augment)
         return read_ahead(known, lambda samples: self._begin(samples, put), self._finish)
 
-    def _begin(self, samples: Sequence[int], put: PutCrop) -> _Decoding:
+    def _begin(self, samples: Sequence[int], put: Put) -> _Decoding:
         # Rows of pixels with their three colours together: channels last once it is permuted.
         shape = (len(samples), self._size, self._size, 3)
         images = torch.empty(shape, dtype=torch.uint8, pin_memory=self._device.type == "cuda")
@@ -127,13 +130,8 @@ class Loader:
         )
         return decoding
 
-    def _fill(self, decoding: _Decoding, places: range, put: PutCrop) -> None:
-        pictures = self._pictures
-        indices = (decoding.samples[place] for place in places)
-        files = (
-            Encoded(index, pictures.name(index), pictures.part(index) or pictures.read(index))
-            for index in indices
-        )
+    def _fill(self, decoding: _Decoding, places: range, put: Put) -> None:
+        files = encoded(self._pictures, (decoding.samples[place] for place in places))
         targets = decoding.images.numpy()[places.start :: places.step]
         for number, error in self._decoders.decode(put, files, targets).items():
             decoding.corrupt[places[number]] = error

@@ -1,7 +1,7 @@
 """Decodes and crops pictures ahead of training in tf.data, into batches of bytes.
 
-Python chooses the pictures and their crops, as in every framework; tf.data's threads run Pillow,
-which lets go of Python's lock. TensorFlow's own decoder with an antialiased resizing takes longer
+Python chooses the pictures and their crops, as in every framework; tf.data's threads run Pillow, or wait
+for processes that do (trainer.data.pictures.decoding_processes). TensorFlow's own decoder with an antialiased resizing takes longer
 (docs/adr/0012).
 """
 
@@ -9,27 +9,21 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 import numpy as np
 import tensorflow as tf
-from PIL import Image
 
 from trainer.common.errors import TrainingError
 from trainer.data.pictures.corrupt import CorruptPictures, places_without
-from trainer.data.pictures.crops import Crop
-from trainer.data.pictures.decoding import decode_rgb
-from trainer.data.pictures.header import CorruptPicture
-from trainer.data.pictures.jpeg_crop import JpegCropper
+from trainer.data.pictures.decoding_parts import Decode, decode_part
+from trainer.data.pictures.jpeg_crop import DecoderName
+from trainer.data.pictures.put_crop import CropOf, PutCrop, encoded, our_cropper
 from trainer.data.pictures.read_ahead import NUM_AHEAD, announced
 from trainer.data.pictures.splits import Pictures
+from trainer.tf.decoding import put_by_pillow
 from trainer.tf.strategy import DeviceName
-
-# Gives the part to see of picture `index`, which is so wide and high.
-CropOf = Callable[[int, int, int], Crop]
-
 
 # Labels of the places of a batch that hold no picture.
 NO_PICTURE = -1
@@ -79,9 +73,10 @@ class Source(Protocol):
 class Loader:
     """Pictures of one split as batches, by way of tf.data, which keeps their order.
 
-    A batch has `batch` places. `cropper` decodes what it can. A corrupt picture is an error, or with `corrupt` it is left out;
-    `is_filled` then repeats another of the batch in its place. Batches go to `device` ahead of their
-    steps.
+    A batch has `batch` places. `decode` decodes on as many cores as there are workers. `decoder` "fast"
+    raises TrainingError where it cannot be used. A corrupt picture is an error, or with `corrupt` it is
+    left out; `is_filled` then repeats another of the batch in its place. Batches go to `device` ahead of
+    their steps.
     """
 
     def __init__(
@@ -92,7 +87,8 @@ class Loader:
         size: int,
         num_workers: int,
         device: DeviceName = "cpu",
-        cropper: JpegCropper | None = None,
+        decode: Decode = decode_part,
+        decoder: DecoderName = "library",
         corrupt: CorruptPictures | None = None,
         is_filled: bool = False,
     ) -> None:
@@ -101,7 +97,10 @@ class Loader:
         self._size = size
         self._num_workers = num_workers
         self._device = device
-        self._cropper = cropper
+        self._decode = decode
+        self._decoder: DecoderName = decoder
+        if decoder == "fast":
+            our_cropper()  # compiled before there is a thread or a process that wants it
         self._corrupt = corrupt
         self._is_filled = is_filled
 
@@ -128,12 +127,9 @@ class Loader:
     ) -> tuple[np.ndarray, np.ndarray, Sequence[int]]:
         images = np.zeros((self._batch, self._size, self._size, 3), np.uint8)
         labels = np.full(self._batch, NO_PICTURE, np.int64)
-        corrupt: dict[int, CorruptPicture] = {}
-        for place, index in enumerate(samples):
-            try:
-                self._put(images[place], index, crop_of)
-            except CorruptPicture as error:
-                corrupt[place] = error
+        put = PutCrop(decoder=self._decoder, crop_of=crop_of, by_library=put_by_pillow)
+        files = encoded(self._pictures, samples)
+        corrupt = self._decode(put, files, images[: len(samples)]).corrupt
         if corrupt:
             places = places_without(
                 corrupt, len(samples), counted=self._corrupt, is_filled=self._is_filled
@@ -143,23 +139,6 @@ class Loader:
             samples = [samples[place] for place in places]
         labels[: len(samples)] = [self._pictures.labels[index] for index in samples]
         return images, labels, samples
-
-    def _put(self, target: np.ndarray, index: int, crop_of: CropOf) -> None:
-        """Decode one picture, cut the crop out, and write it into `target`, size x size x 3."""
-        data, of_size = self._pictures.read(index), partial(crop_of, index)
-        address = target.ctypes.data
-        if self._cropper and self._cropper.put(data, of_size, side=self._size, address=address):
-            return
-        self._put_by_library(target, data, index, crop_of)
-
-    def _put_by_library(self, target: np.ndarray, data: bytes, index: int, crop_of: CropOf) -> None:
-        """Do it step by step, by Pillow."""
-        picture = decode_rgb(data, self._pictures.name(index))
-        crop = crop_of(index, *picture.size)
-        # From the crop's own pixels, as torch resizes: `box` would look beyond its edges.
-        part = picture.crop(crop.box).resize((self._size, self._size), Image.Resampling.BILINEAR)
-        pixels = np.asarray(part)
-        target[:] = pixels[:, ::-1] if crop.is_flipped else pixels
 
 
 class _Decoding:

@@ -13,6 +13,7 @@ from trainer.common.model_about import read_about
 from trainer.common.sharding import batches_in_order
 from trainer.data.pictures.crops import center_crop
 from trainer.data.pictures.predicted import Files, find_files, tell_classes, tell_rows
+from trainer.tf.decoding import decode_on
 from trainer.tf.job import Build, Options, make_network
 from trainer.tf.loader import Loader
 from trainer.tf.model_file import load_model
@@ -34,11 +35,13 @@ def predict(place: Path, options: Options, ranks: Ranks, *, build: Build | None)
     set_precision(options.precision)
     network = make_network(build, about.classes, about.image_size, batch=BATCH)
     load_model(network, options.saved)
+    num_workers = options.workers or ranks.world.num_workers(device)
     loader = Loader(
         files,
         batch=BATCH,
         size=about.image_size,
-        num_workers=options.workers or ranks.world.num_workers(device),
+        num_workers=num_workers,
+        decode=decode_on(num_workers),
         device=device,
         corrupt=files.corrupt,
     )

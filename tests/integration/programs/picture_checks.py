@@ -33,9 +33,10 @@ from trainer.common.errors import TrainingError
 from trainer.common.position import Position
 from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.data.pictures.crops import center_crop, epoch_crop, picture_rng, random_crop
+from trainer.data.pictures.decoding_processes import MOST_THREADS
 from trainer.data.pictures.header import CorruptPicture
 from trainer.data.pictures.splits import Pictures, open_pictures
-from trainer.pytorch.decoding import MOST_THREADS, Decoders, decode
+from trainer.pytorch.decoding import Decoders, decode
 from trainer.pytorch.loader import Loader
 from trainer.pytorch.rand_augment import augment_of
 

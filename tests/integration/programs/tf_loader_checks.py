@@ -10,6 +10,7 @@ import io
 import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +22,15 @@ from trainer.common.errors import TrainingError
 from trainer.common.sharding import shuffled_batches
 from trainer.data.pictures import read_ahead
 from trainer.data.pictures.corrupt import CorruptPictures
-from trainer.data.pictures.crops import Crop, center_crop, picture_rng, random_crop
-from trainer.data.pictures.jpeg_crop import open_cropper
+from trainer.data.pictures.crops import center_crop, epoch_crop
 from trainer.data.pictures.splits import Pictures, open_pictures
+from trainer.tf.decoding import decode_on
 from trainer.tf.loader import CropOf, Loader, Noise, ahead_on
 
 SIZE = 32
 
 
-def crop_of(index: int, width: int, height: int) -> Crop:
-    return random_crop(width, height, picture_rng(1, 2, index))
+crop_of = partial(epoch_crop, 1, 2)
 
 
 def digest(batches: Sequence[np.ndarray]) -> str:
@@ -60,7 +60,8 @@ def batches(folder: Path) -> object:
     pictures = open_pictures(folder, "train")
     order = [[3, 20, 2], [], [1, 14]]
     runs = [read(pictures, order, num_workers=number) for number in (1, 4)]
-    fast = read(pictures, order, cropper=open_cropper())
+    runs.append(read(pictures, order, num_workers=5, decode=decode_on(5)))
+    fast = read(pictures, order, decoder="fast")
     return {
         "samples": [samples for _, _, samples in runs[0]],
         "labels": [labels.tolist() for _, labels, _ in runs[0]],

@@ -44,6 +44,10 @@ class Decoded:
     core_s: float
 
 
+# As decode_part.
+Decode = Callable[[Put, Iterable[Encoded], Pixels], Decoded]
+
+
 def decode_part(put: Put, files: Iterable[Encoded], targets: Pixels) -> Decoded:
     """Decode files in this thread, each into its place in `targets` (N x ...)."""
     # The thread's own time: neither that of waiting for a file or a core, nor of other threads.

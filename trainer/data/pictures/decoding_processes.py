@@ -21,15 +21,31 @@ import numpy as np
 from trainer.common.errors import TrainingError
 from trainer.data.pictures import decoding_worker
 from trainer.data.pictures.decoding_parts import (
+    Decode,
     Decoded,
     Encoded,
     Pixels,
     Put,
     SharedMemory,
+    decode_part,
     make_request,
 )
 
+# With more, threads wait for Python's lock, of which each picture takes 0.2 ms.
+MOST_THREADS = 4
 END_TIMEOUT_S = 5.0
+
+
+def decoding_by(num_workers: int, module: str) -> tuple[Decode, int]:
+    """Give what decodes on so many cores, and how many threads should call it to keep them busy.
+
+    It is the threads themselves, or processes where there would be more than MOST_THREADS; `module` is
+    imported in front of these, and holds what is to be done.
+    """
+    if num_workers <= MOST_THREADS:
+        return decode_part, num_workers
+    processes = DecodingProcesses(num_workers, module)
+    return processes.decode, processes.num_lanes
 
 
 class DecodingProcesses:
