@@ -42,7 +42,9 @@ class ResnetOptions(TrainingOptions):
     weight_decay: Annotated[float, "weight decay; none for batch norms and biases"] = 1e-4
     label_smoothing: Annotated[float, "share of a label that all classes get"] = 0.1
     workers: Annotated[
-        int | None, "decoding threads per rank (default: its share of cores)", MAY_CHANGE
+        int | None,
+        "threads or processes that decode, per rank (default: its share of cores)",
+        MAY_CHANGE,
     ] = None
     num_images: Annotated[int, "training pictures of a synthetic or random set", MAY_CHANGE] = 1280
     num_classes: Annotated[int, "classes of a synthetic or random set", MAY_CHANGE] = 10

@@ -28,6 +28,7 @@ CLASSIFIER = "trainer/pytorch/classifier.py"
 MASKRCNN = "trainer/pytorch/maskrcnn.py"
 HYMENOPTERA = "trainer/pytorch/hymenoptera.py"
 MODEL = "trainer/pytorch/maskrcnn_model.py"
+PROCESSES = "trainer/data/pictures/decoding_processes.py"
 NCCL = "trainer/pytorch/nccl_check.py"
 MEGABYTE = 10**6
 WARMUP = (WARMUP_EPOCHS, {1 / 4: "quarter"}[MOST_WARMUP])
@@ -149,6 +150,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
     "docs/training-resnet50.md": (
         promise("larger than {} million pixels", header.MOST_PIXELS // MEGABYTE),
         promise("more than `--max-corrupt` of them ({} by default)", ModelOptions.max_corrupt),
+        promise("up to {} are threads, more", spelled(constant(PROCESSES, "MOST_THREADS"))),
         promise("({} to {} % of the area,", *map(percent, crops.AREA)),
         promise("the middle {} of the shorter side", Fraction(crops.CENTER)),
         promise("come in a random order, {} at a time", spelled(WINDOW_SHARDS)),
