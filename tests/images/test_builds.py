@@ -31,13 +31,15 @@ from tests.fakes.containers import buildah, buildah_storage
 from tests.fakes.nodes import Node, two_nodes
 from tests.images.test_azure_ml_contract import CONTRACT, wanted_packages
 from tests.images.two_nodes import (
-    MNIST,
-    RESNET_TF,
     check_ranks,
     check_trained,
+    check_weights,
     lay_run,
+    mnist,
     of_pytorch,
     of_tensorflow,
+    others_scripts,
+    resnet_tf,
     train_by_environment,
     train_by_mpirun,
 )
@@ -60,30 +62,41 @@ class Framework:
     module: str
     # Prints what a compiled graph makes of three ones.
     compiled: str
-    program: Sequence[str]
+    command: Callable[[str], Sequence[str]]
     # Of ranks that nobody but the platform starts, and their variables.
     strategy: str
     variables: Callable[[int, Sequence[str]], Mapping[str, str]]
-    check: Callable[[Path, str], Mapping[str, object]]
+    check: Callable[[Path, str], object]
 
 
+TENSORFLOW_COMPILED = (
+    "import tensorflow as tf; f = tf.function(lambda x: x * 2 + 1, jit_compile=True); "
+    "print(f(tf.ones(3)).numpy().tolist())"
+)
 FRAMEWORKS = {
     "pytorch": Framework(
         module="torch",
         compiled="import torch; print(torch.compile(lambda x: x * 2 + 1)(torch.ones(3)).tolist())",
-        program=MNIST,
+        command=mnist,
         strategy="ddp",
         variables=of_pytorch,
         check=check_trained,
     ),
     "tensorflow": Framework(
         module="tensorflow",
-        compiled="import tensorflow as tf; f = tf.function(lambda x: x * 2 + 1, jit_compile=True); "
-        "print(f(tf.ones(3)).numpy().tolist())",
-        program=RESNET_TF,
+        compiled=TENSORFLOW_COMPILED,
+        command=resnet_tf,
         strategy="mwms",
         variables=of_tensorflow,
         check=check_ranks,
+    ),
+    "tensorflow-keras2": Framework(
+        module="tensorflow",
+        compiled=TENSORFLOW_COMPILED,
+        command=others_scripts,
+        strategy="mwms",
+        variables=of_tensorflow,
+        check=check_weights,
     ),
 }
 
@@ -205,7 +218,7 @@ def test_ranks_of_two_nodes_train_in_it_under_its_own_mpirun(
     """As an engine starts it: rank.pyz travels beside the code, the trainers are the image's."""
     folder = built.files / WORKSPACE.strip("/")
     framework = built.framework
-    lay_run(folder, "horovod", seen_at=WORKSPACE, program=framework.program)
+    lay_run(folder, framework.command("horovod"), seen_at=WORKSPACE)
     train_by_mpirun(nodes[0], variables(built), options=options)
     framework.check(folder, "horovod")
     shutil.rmtree(folder / "run")
@@ -216,7 +229,7 @@ def test_ranks_of_two_nodes_train_in_it_by_their_variables(
 ) -> None:
     folder = built.files / WORKSPACE.strip("/")
     framework = built.framework
-    lay_run(folder, framework.strategy, seen_at=WORKSPACE, program=framework.program)
+    lay_run(folder, framework.command(framework.strategy), seen_at=WORKSPACE)
     train_by_environment(nodes, variables(built), framework.variables)
     framework.check(folder, framework.strategy)
     shutil.rmtree(folder / "run")

@@ -17,6 +17,7 @@ from tests.fakes.nodes import Node, two_nodes
 from tests.images.two_nodes import (
     check_trained,
     lay_run,
+    mnist,
     train_by_environment,
     train_by_mpirun,
 )
@@ -46,7 +47,7 @@ def environment(programs: Path, folder: Path) -> dict[str, str]:
 def test_ranks_of_two_nodes_train_with_horovod_under_mpirun(
     nodes: tuple[Node, Node], programs: Path, tmp_path: Path
 ) -> None:
-    lay_run(tmp_path, "horovod", seen_at=str(tmp_path))
+    lay_run(tmp_path, mnist("horovod"), seen_at=str(tmp_path))
     passed = ("-x", "PATH", "-x", "PYTHONPATH")
     train_by_mpirun(nodes[0], environment(programs, tmp_path), options=passed)
     check_trained(tmp_path, "horovod")
@@ -55,7 +56,7 @@ def test_ranks_of_two_nodes_train_with_horovod_under_mpirun(
 def test_ranks_of_two_nodes_train_with_ddp_by_their_variables(
     nodes: tuple[Node, Node], programs: Path, tmp_path: Path
 ) -> None:
-    lay_run(tmp_path, "ddp", seen_at=str(tmp_path))
+    lay_run(tmp_path, mnist("ddp"), seen_at=str(tmp_path))
     train_by_environment(nodes, environment(programs, tmp_path))
     check_trained(tmp_path, "ddp")
 

@@ -33,15 +33,29 @@ MPIRUN = (
 SPARING = {"OMP_NUM_THREADS": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
 RANK = ("python", "-I", "-S", "run/rank.pyz", "run/rank.json")
 TIMEOUT_S = 300
-MNIST = ("trainer.pytorch.mnist", "--data", "digits", "--epochs", "1")
-# Noise needs no files; two steps of two ranks.
-RESNET_TF = (
-    *("trainer.tf.resnet50", "--data", "random", "--num-images", "16", "--batch-per-rank", "4"),
-    *("--image-size", "32", "--epochs", "1", "--warmup-epochs", "0"),
-)
+PROGRAMS = Path(__file__).parents[1] / "integration" / "programs"
 
 
-def lay_run(folder: Path, strategy: str, *, seen_at: str, program: Sequence[str] = MNIST) -> None:
+def mnist(strategy: str) -> Sequence[str]:
+    """Give the command of a training of digits, by Horovod or DDP."""
+    program = ("trainer.pytorch.mnist", "--data", "digits", "--epochs", "1")
+    return ("python", "-m", *program, "--strategy", strategy)
+
+
+def resnet_tf(strategy: str) -> Sequence[str]:
+    """Give the command of a training on noise, which needs no files: two steps of two ranks."""
+    sizes = ("--num-images", "16", "--batch-per-rank", "4", "--image-size", "32")
+    program = ("trainer.tf.resnet50", "--data", "random", *sizes)
+    more = ("--epochs", "1", "--warmup-epochs", "0", "--strategy", strategy)
+    return ("python", "-m", *program, *more)
+
+
+def others_scripts(strategy: str) -> Sequence[str]:
+    """Give the command of a script that has never heard of this project."""
+    return ("python", {"horovod": "stock_keras2.py", "mwms": "stock_mwms.py"}[strategy])
+
+
+def lay_run(folder: Path, command: Sequence[str], *, seen_at: str) -> None:
     """Write the digits and a run directory; `seen_at` is the place of both on the nodes."""
     prepare_digits(folder / "digits", Events(as_json=True))
     run = folder / "run"
@@ -50,12 +64,10 @@ def lay_run(folder: Path, strategy: str, *, seen_at: str, program: Sequence[str]
     for name in ("code", "nodes", "logs", "ranks", "outputs/model", "checkpoints"):
         (run / name).mkdir(parents=True)
     (run / "rank.pyz").write_bytes(rank_program())
-    words = [f"{seen_at}/digits" if word == "digits" else word for word in program]
-    job = {
-        "run_dir": f"{seen_at}/run",
-        "command": ["python", "-m", *words, "--strategy", strategy],
-        "outputs": ["model"],
-    }
+    for script in PROGRAMS.glob("stock_*.py"):
+        shutil.copy(script, run / "code")
+    words = [f"{seen_at}/digits" if word == "digits" else word for word in command]
+    job = {"run_dir": f"{seen_at}/run", "command": words, "outputs": ["model"]}
     (run / "rank.json").write_text(json.dumps(job), encoding="utf-8")
     hosts = "".join(f"10.42.0.1{n} slots=1\n" for n in (0, 1))
     (folder / "hosts").write_text(hosts, encoding="utf-8")
@@ -121,8 +133,21 @@ def check_ranks(folder: Path, strategy: str) -> dict[str, Any]:
     assert (summary["strategy"], summary["world_size"]) == (strategy, 2)
     digests = summary["weights_sha256"]
     assert digests == [digests[0]] * 2
-    ranks = [
-        json.loads(path.read_text()) for path in sorted((folder / "run" / "ranks").glob("*.json"))
-    ]
-    assert len(ranks) == 2, ranks
+    require_two_records(folder)
     return summary
+
+
+def check_weights(folder: Path, _strategy: str) -> Sequence[float]:
+    """Both ranks came to the end with the same weights, which are on their way to those of the data."""
+    files = sorted((folder / "run" / "outputs").glob("weights-?.json"))
+    weights = [json.loads(path.read_text()) for path in files]
+    assert weights == [weights[0]] * 2
+    assert all(0.2 < each < 3.2 for each in weights[0]), weights
+    require_two_records(folder)
+    return weights[0]
+
+
+def require_two_records(folder: Path) -> None:
+    """Require what the launcher's own program writes of each rank."""
+    ranks = sorted((folder / "run" / "ranks").glob("*.json"))
+    assert len(ranks) == 2, ranks
