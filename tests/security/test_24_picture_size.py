@@ -100,7 +100,7 @@ def test_no_trainer_calls_a_decoder_in_another_place() -> None:
     }
     assert found == {
         "data/pictures/decoding.py: Image.open(",
-        "pytorch/loader.py: decode_jpeg(",
+        "pytorch/decoding.py: decode_jpeg(",
         # It reads the file, and gives its bytes to the loader's `decode`.
         "pytorch/maskrcnn_loading.py: read_image(",
         "pytorch/maskrcnn_evaluation.py: read_image(",

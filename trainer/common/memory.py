@@ -19,7 +19,7 @@ def keep_freed_memory(environ: Mapping[str, str]) -> None:
 
     By itself it maps each large tensor anew and unmaps it when it is freed, so that every step on the
     CPU has the kernel clear all pages of its activations (docs/benchmarks/training.md has what that
-    takes). A GPU's rank decodes pictures there on many threads, of which one at a time maps memory.
+    takes). Threads that decode pictures map memory there, too, one of them at a time.
     """
     if any(environ.get(each) for each in VARIABLES) or OF_MALLOC in environ.get(TUNABLES, ""):
         return

@@ -57,7 +57,7 @@ class World:
         return self.rank == 0
 
     def num_workers(self, device: str) -> int:
-        """Give how many threads decode: a GPU's rank has its share of cores, another computes on them."""
+        """Give how many threads or processes decode: a GPU's rank has its share of cores, another computes on them."""
         if device == "cpu":
             return self.num_threads
         # Where the launcher has given the rank cores of its own, they are not parted again.

@@ -169,7 +169,11 @@ class Classifier(PictureTask[Options]):
         if options.data == RANDOM:
             return make_noise(made, self.device, batch=options.batch_per_rank)
         folder = picture_folder(options.data, made, ranks, input_name="imagenet")
-        data, _, _ = open_loaders(folder, ranks, self.device, options, repeats=self.repeats)
+        data, _, _ = open_loaders(
+            *(folder, ranks, self.device, options),
+            repeats=self.repeats,
+            modules=(augment_of.__module__,) if options.rand_augment else (),
+        )
         return data
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -67,12 +67,14 @@ def put_by_torch(
 class Decoders:
     """Decodes parts of batches: on threads, or in processes where there are many.
 
-    Tensor operations start no further threads on these. Threads and processes end with this process.
+    Processes import the modules first. Tensor operations start no further threads on either. Threads
+    end with this process, processes with this object.
     """
 
-    def __init__(self, num_workers: int) -> None:
+    def __init__(self, num_workers: int, modules: Sequence[str] = ()) -> None:
         self.num_workers = num_workers
-        self._decode, num_threads = decoding_by(num_workers, __name__)
+        every = (__name__, "simplejpeg", *modules)
+        self._decode, num_threads = decoding_by(num_workers, every)
         self._pool = ThreadPoolExecutor(num_threads, thread_name_prefix="decoding")
         # torch.set_num_threads is for the thread that calls it and for those whose first tensor
         # operation comes later: what it was is put back once each of these has asked for it.
@@ -96,11 +98,11 @@ class Decoders:
 
         For one of the threads, which waits for it.
         """
-        told = self._decode(put, files, targets)
+        decoded = self._decode(put, files, targets)
         with self._counting:
             self._num_decoded += len(targets)
-            self._decoding_s += told.core_s
-        return told.corrupt
+            self._decoding_s += decoded.core_s
+        return decoded.corrupt
 
     @property
     def decoded_per_core_per_s(self) -> float | None:

@@ -28,9 +28,6 @@ from trainer.pytorch.transfer import pin
 # Mean and standard deviation of ImageNet's training pixels, as all pretrained networks want them.
 PIXEL_MEAN, PIXEL_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
-# Pictures that a thread or process decodes at a time.
-MOST_OF_A_PART = 16
-
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
@@ -120,9 +117,7 @@ class Loader:
         # Rows of pixels with their three colours together: channels last once it is permuted.
         shape = (len(samples), self._size, self._size, 3)
         images = torch.empty(shape, dtype=torch.uint8, pin_memory=self._device.type == "cuda")
-        num_parts = max(
-            min(self._decoders.num_workers, len(samples)), -(-len(samples) // MOST_OF_A_PART)
-        )
+        num_parts = min(self._decoders.num_workers, len(samples))
         decoding = _Decoding(images=images, samples=samples, parts=[], corrupt={})
         decoding.parts.extend(
             self._decoders.start(self._fill, decoding, range(part, len(samples), num_parts), put)
@@ -153,7 +148,7 @@ class Loader:
 
 @dataclass(frozen=True, kw_only=True)
 class _Decoding:
-    """Track a batch that threads decode: its buffer, their parts, and its corrupt pictures."""
+    """Track a batch that is being decoded: its buffer, their parts, and its corrupt pictures."""
 
     images: Tensor
     samples: Sequence[int]

@@ -1,7 +1,7 @@
 """Reads COCO's pictures and masks ahead of training, on threads, in the order that is asked for.
 
-Threads and not processes, as in trainer.pytorch.loader; a GPU trains Mask R-CNN on some dozens of
-pictures a second.
+Threads and not processes, which trainer.pytorch.decoding has for many workers: a GPU trains Mask R-CNN on
+some dozens of pictures a second.
 """
 
 from __future__ import annotations

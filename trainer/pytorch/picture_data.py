@@ -78,10 +78,14 @@ def open_loaders(
     *,
     skips_corrupt: bool = True,
     repeats: int = 1,
+    modules: Sequence[str] = (),
 ) -> tuple[Data, Pictures, Pictures]:
-    """Open a data set's folder; gives its batches and the pictures that they are made of."""
+    """Open a data set's folder; gives its batches and the pictures that they are made of.
+
+    The modules have what changes the pixels of pictures, if anything does.
+    """
     train, val = open_splits(folder, is_main=ranks.world.is_main)
-    decoders = make_decoders(options, ranks, device)
+    decoders = make_decoders(options, ranks, device, modules)
     corrupt = (
         CorruptPictures(options.max_corrupt, fail=ranks.notice.fail) if skips_corrupt else None
     )
@@ -107,9 +111,11 @@ def open_loaders(
     return data, train, val
 
 
-def make_decoders(options: PictureOptions, ranks: Ranks, device: torch.device) -> Decoders:
+def make_decoders(
+    options: PictureOptions, ranks: Ranks, device: torch.device, modules: Sequence[str] = ()
+) -> Decoders:
     """Start as many as the options say, or as this rank has cores for."""
-    return Decoders(options.workers or ranks.world.num_workers(device.type))
+    return Decoders(options.workers or ranks.world.num_workers(device.type), modules)
 
 
 def make_noise(made: MadeSet, device: torch.device, *, batch: int) -> Data:

@@ -3,7 +3,7 @@
 Source: Cubuk et al. 2019, arXiv 1909.13719 (two of fourteen changes, of one magnitude); the
 deviation of the magnitude is that of Wightman et al. 2021, arXiv 2110.00476. Changes are
 torchvision's; which, and how strong, comes from the picture's own generator, so that neither ranks
-nor threads decide on it.
+nor workers decide on it.
 """
 
 from __future__ import annotations

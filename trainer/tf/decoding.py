@@ -26,6 +26,6 @@ def put_by_pillow(
 
 
 def decode_on(num_workers: int) -> Decode:
-    """Give what decodes on so many cores, for as many threads."""
-    decode, _ = decoding_by(num_workers, __name__)
+    """Give what decodes on so many cores for so many threads, each with a batch of its own."""
+    decode, _ = decoding_by(num_workers, (__name__,), num_lanes=1)
     return decode

@@ -62,7 +62,7 @@ def decode_part(put: Put, files: Iterable[Encoded], targets: Pixels) -> Decoded:
 
 
 class SharedMemory:
-    """Memory that this process shares with another; as large as the largest request so far."""
+    """Memory that this process shares with another; as large as the largest part so far."""
 
     def __init__(self, descriptor: int | None = None) -> None:
         self.descriptor = os.memfd_create("pictures") if descriptor is None else descriptor
@@ -76,11 +76,16 @@ class SharedMemory:
             self._bytes = np.frombuffer(mmap.mmap(self.descriptor, 0), np.uint8)
         return self._bytes[:num_bytes]
 
+    def close(self) -> None:
+        """Give it up."""
+        os.close(self.descriptor)
+        self._bytes = np.empty(0, np.uint8)
+
 
 class Request(NamedTuple):
-    """Files to decode into memory of two processes; bytes of files lie there behind the pixels.
+    """A part to decode: in the shared memory its pixels come first, then the bytes of its files.
 
-    `lengths` has those of each file; 0 where the file's place is told.
+    `lengths` are those of the files there, 0 where a file's place is told.
     """
 
     put: Put
@@ -91,32 +96,30 @@ class Request(NamedTuple):
     def views(self, memory: SharedMemory) -> tuple[Pixels, list[Pixels]]:
         """Give pixels and files in the memory; nothing is copied."""
         ends = [*itertools.accumulate([math.prod(self.shape), *self.lengths])]
-        held = memory.first(ends[-1])
-        files = [held[start:end] for start, end in itertools.pairwise(ends)]
-        return held[: ends[0]].reshape(self.shape), files
+        used = memory.first(ends[-1])
+        files = [used[start:end] for start, end in itertools.pairwise(ends)]
+        return used[: ends[0]].reshape(self.shape), files
+
+    def decode(self, memory: SharedMemory) -> Decoded:
+        """Decode its files; raises TrainingError for one that cannot be read."""
+        pixels, views = self.views(memory)
+        files = (
+            each if isinstance(each.file, FilePart) else each._replace(file=view.tobytes())
+            for each, view in zip(self.files, views, strict=True)
+        )
+        return decode_part(self.put, files, pixels)
 
 
 def make_request(
-    put: Put, files: Iterable[Encoded], shape: tuple[int, ...], memory: SharedMemory
+    put: Put, files: Sequence[Encoded], shape: tuple[int, ...], memory: SharedMemory
 ) -> tuple[Request, Pixels]:
     """Copy the bytes of files to the memory; gives the request and its pixels there."""
-    given = [*files]
-    lengths = [len(each.file) if isinstance(each.file, bytes) else 0 for each in given]
-    told = [each._replace(file=b"") if isinstance(each.file, bytes) else each for each in given]
-    request = Request(put=put, shape=shape, files=told, lengths=lengths)
-    pixels, held = request.views(memory)
-    for each, view in zip(given, held, strict=True):
+    lengths = [len(each.file) if isinstance(each.file, bytes) else 0 for each in files]
+    bare = [each._replace(file=b"") if isinstance(each.file, bytes) else each for each in files]
+    request = Request(put=put, shape=shape, files=bare, lengths=lengths)
+    pixels, views = request.views(memory)
+    for each, view in zip(files, views, strict=True):
         if isinstance(each.file, bytes):
             # By NumPy, which lets go of Python's lock meanwhile.
             np.copyto(view, np.frombuffer(each.file, np.uint8))
     return request, pixels
-
-
-def answer(request: Request, memory: SharedMemory) -> Decoded:
-    """Decode the files of a request; raises TrainingError for one that cannot be read."""
-    pixels, held = request.views(memory)
-    files = (
-        each if isinstance(each.file, FilePart) else each._replace(file=view.tobytes())
-        for each, view in zip(request.files, held, strict=True)
-    )
-    return decode_part(request.put, files, pixels)

@@ -1,12 +1,13 @@
 """Decodes pictures in processes of their own, so that many cores do not wait for one Python lock.
 
-A process has two lanes, each a socket for requests and memory for files and pixels: while one is filled or
-emptied, the process decodes for the other.
+A process has one or two lanes, each a socket for requests and memory for files and pixels. Of two, the
+process decodes for one while the other is filled or emptied.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import queue
 import subprocess
@@ -30,22 +31,31 @@ from trainer.data.pictures.decoding_parts import (
     decode_part,
     make_request,
 )
+from trainer.data.pictures.header import CorruptPicture
 
 # With more, threads wait for Python's lock, of which each picture takes 0.2 ms.
 MOST_THREADS = 4
+# Each takes six file descriptors, of which a process may have 1,024 on most systems.
+MOST_PROCESSES = 64
+# Pictures of a request: what a lane's memory holds.
+MOST_OF_A_REQUEST = 16
 END_TIMEOUT_S = 5.0
 
 
-def decoding_by(num_workers: int, module: str) -> tuple[Decode, int]:
-    """Give what decodes on so many cores, and how many threads should call it to keep them busy.
+def decoding_by(
+    num_workers: int, modules: Sequence[str], *, num_lanes: int = 2
+) -> tuple[Decode, int]:
+    """Give what decodes on so many cores, and how many threads should call it at a time.
 
-    It is the threads themselves, or processes where there would be more than MOST_THREADS; `module` is
-    imported in front of these, and holds what is to be done.
+    It is the threads themselves, or processes where there would be more than MOST_THREADS. These
+    import the modules first, which have all that is to be called. A process with one lane waits while
+    that is filled and emptied.
     """
     if num_workers <= MOST_THREADS:
         return decode_part, num_workers
-    processes = DecodingProcesses(num_workers, module)
-    return processes.decode, processes.num_lanes
+    num_processes = min(num_workers, MOST_PROCESSES)
+    processes = DecodingProcesses(num_processes, modules, num_lanes=num_lanes)
+    return processes.decode, num_lanes * num_processes
 
 
 class DecodingProcesses:
@@ -54,36 +64,27 @@ class DecodingProcesses:
     They know nothing of the training: what is to be done comes with each request.
     """
 
-    def __init__(self, num_processes: int, module: str) -> None:
-        """Begin to start them; `module` is imported before they are parted."""
-        self._lanes = queue.SimpleQueue[_Lane]()
+    def __init__(self, num_processes: int, modules: Sequence[str], *, num_lanes: int = 2) -> None:
+        """Begin to start them; the modules are imported before they are parted."""
+        shares: list[list[_Lane]] = []
         theirs: list[Connection] = []
-        arguments: list[str] = []
-        lanes: list[_Lane] = []
-        for _ in range(decoding_worker.LANES_PER_PROCESS * num_processes):
-            ours, other = Pipe()
-            lanes.append(_Lane(ours))
-            theirs.append(other)
-            arguments.append(f"{other.fileno()},{lanes[-1].memory.descriptor}")
-        descriptors = [int(each) for pair in arguments for each in pair.split(",")]
-        # As this process finds its modules; each process has one core.
-        environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", decoding_worker.__name__, module, *arguments],
-            stdin=subprocess.DEVNULL,
-            pass_fds=descriptors,
-            env=environ,
-        )
+        descriptors: list[list[int]] = []
+        for _ in range(num_processes):
+            ends = [Pipe() for _ in range(num_lanes)]
+            shares.append([_Lane(ours) for ours, _ in ends])
+            theirs.extend(other for _, other in ends)
+            sockets = (other.fileno() for _, other in ends)
+            memories = (lane.memory.descriptor for lane in shares[-1])
+            descriptors.append([*itertools.chain(*zip(sockets, memories, strict=True))])
+        self._process = _start(modules, descriptors)
         for each in theirs:
             each.close()
-        weakref.finalize(self, _end, lanes, process)
+        # All processes' first lanes, then their second ones: so that few requests go to many.
+        lanes = [*itertools.chain(*zip(*shares, strict=True))]
+        weakref.finalize(self, _end, lanes, self._process)
+        self._lanes = queue.SimpleQueue[_Lane]()
         for lane in lanes:
             self._lanes.put(lane)
-
-    @property
-    def num_lanes(self) -> int:
-        """Number of threads that can wait for these processes at once."""
-        return self._lanes.qsize()
 
     def decode(self, put: Put, files: Iterable[Encoded], targets: Pixels) -> Decoded:
         """Decode files as `decode_part` does, in another process; waits for it without Python's lock.
@@ -91,16 +92,61 @@ class DecodingProcesses:
         Raises TrainingError where the process was killed.
         """
         lane = self._lanes.get()
+        waiting = iter(files)
+        corrupt: dict[int, CorruptPicture] = {}
+        core_s = 0.0
         try:
-            return lane.decode(put, files, targets)
+            for start in range(0, len(targets), MOST_OF_A_REQUEST):
+                part = targets[start : start + MOST_OF_A_REQUEST]
+                began_s = time.thread_time()
+                some = [*itertools.islice(waiting, len(part))]
+                try:
+                    decoded = lane.decode(put, some, part)
+                except (EOFError, ConnectionError):
+                    raise self._ended(some) from None
+                core_s += decoded.core_s + time.thread_time() - began_s
+                corrupt |= {start + place: error for place, error in decoded.corrupt.items()}
         finally:
             self._lanes.put(lane)
+        return Decoded(corrupt=corrupt, core_s=core_s)
+
+    def _ended(self, files: Sequence[Encoded]) -> TrainingError:
+        # The one that forked them outlives them, unless it could not start them.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = self._process.wait(0.5)
+            message = f"the processes that decode pictures ended with exit code {code}"
+            return TrainingError(message, hint="their error stands above")
+        more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+        message = (
+            f"a process that decodes pictures was killed; it had `{files[0].name}`{more} to do"
+        )
+        hint = (
+            "fewer --workers take less memory; if it is always these, one of them ends the decoder"
+        )
+        return TrainingError(message, hint=hint)
+
+
+def _start(modules: Sequence[str], descriptors: Sequence[Sequence[int]]) -> subprocess.Popen[bytes]:
+    # As this process finds its modules; each process has one core.
+    path = os.pathsep.join(each for each in sys.path if isinstance(each, str))
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-P", "-m", decoding_worker.__name__, ",".join(modules)),
+            *(",".join(map(str, share)) for share in descriptors),
+        ],
+        stdin=subprocess.DEVNULL,
+        pass_fds=[*itertools.chain(*descriptors)],
+        env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        # What a rank's group is told is not for them: Ctrl-C, a stop's notice, the abort of a hang.
+        process_group=0,
+    )
 
 
 def _end(lanes: Sequence[_Lane], process: subprocess.Popen[bytes]) -> None:
     """Close the sockets, at which the processes end, and wait for them."""
     for lane in lanes:
         lane.connection.close()
+        lane.memory.close()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(END_TIMEOUT_S)
 
@@ -112,23 +158,11 @@ class _Lane:
         self.connection = connection
         self.memory = SharedMemory()
 
-    def decode(self, put: Put, files: Iterable[Encoded], targets: Pixels) -> Decoded:
-        began_s = time.thread_time()
+    def decode(self, put: Put, files: Sequence[Encoded], targets: Pixels) -> Decoded:
         request, pixels = make_request(put, files, targets.shape, self.memory)
-        try:
-            self.connection.send(request)
-            told = self.connection.recv()
-        except (EOFError, OSError):
-            raise _killed(request.files) from None
-        if isinstance(told, Exception):
-            raise told
+        self.connection.send(request)
+        answer: Decoded | Exception = self.connection.recv()
+        if isinstance(answer, Exception):
+            raise answer
         np.copyto(targets, pixels)
-        own_s = time.thread_time() - began_s
-        return Decoded(corrupt=told.corrupt, core_s=told.core_s + own_s)
-
-
-def _killed(files: Sequence[Encoded]) -> TrainingError:
-    more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-    message = f"a process that decodes pictures was killed; it had `{files[0].name}`{more}"
-    hint = "fewer --workers take less memory; if it is always these, one of them ends the decoder"
-    return TrainingError(message, hint=hint)
+        return answer

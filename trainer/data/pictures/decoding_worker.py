@@ -1,14 +1,16 @@
 """Decodes pictures for the process that started it; trainer.data.pictures.decoding_processes does.
 
-    python -m trainer.data.pictures.decoding_worker MODULE SOCKET,MEMORY ...
+    python -m trainer.data.pictures.decoding_worker MODULES SOCKET,MEMORY[,SOCKET,MEMORY...] ...
 
-imports MODULE once and forks a process for each two lanes, which are file descriptors.
+imports the modules (with commas between) once, and forks a process for each argument behind them: the
+file descriptors of its lanes.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import pickle
 import signal
 import sys
 import traceback
@@ -16,35 +18,39 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
 
 from trainer.common.errors import TrainingError
-from trainer.data.pictures.decoding_parts import Decoded, Request, SharedMemory, answer
-
-LANES_PER_PROCESS = 2
+from trainer.data.pictures.decoding_parts import Decoded, Request, SharedMemory
 
 
 def main(argv: Sequence[str]) -> int:
-    """Import the module, fork the processes, and wait for their end."""
-    # Ctrl-C and the notice of a stop go to a rank's whole group, and the rank decides: it may still want batches.
+    """Import the modules, fork the processes, and wait for their end."""
+    # A notice to all processes of a machine is the rank's to heed: it may still want batches.
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)
-    module, *arguments = argv
-    importlib.import_module(module)
-    lanes = [[int(each) for each in argument.split(",")] for argument in arguments]
-    shares = [
-        lanes[start : start + LANES_PER_PROCESS]
-        for start in range(0, len(lanes), LANES_PER_PROCESS)
-    ]
+    for module in argv[0].split(","):
+        importlib.import_module(module)
+    shares = [[int(each) for each in argument.split(",")] for argument in argv[1:]]
     for share in shares:
         if os.fork() == 0:
             # A socket that another process holds, too, would not tell the rank of this one's end.
-            for socket, _ in (lane for lane in lanes if lane not in share):
-                os.close(socket)
-            _serve({Connection(socket): SharedMemory(memory) for socket, memory in share})
+            _close_sockets([other for other in shares if other is not share])
+            sockets, memories = share[::2], share[1::2]
+            _serve(
+                {
+                    Connection(socket): SharedMemory(memory)
+                    for socket, memory in zip(sockets, memories, strict=True)
+                }
+            )
             os._exit(0)
-    for socket, _ in lanes:
-        os.close(socket)
+    _close_sockets(shares)
     for _ in shares:
         os.wait()
-    return 0
+    os._exit(0)  # at once: PyTorch takes a second to be taken apart
+
+
+def _close_sockets(shares: Sequence[Sequence[int]]) -> None:
+    for share in shares:
+        for socket in share[::2]:
+            os.close(socket)
 
 
 def _serve(lanes: dict[Connection, SharedMemory]) -> None:
@@ -53,15 +59,16 @@ def _serve(lanes: dict[Connection, SharedMemory]) -> None:
         for connection in wait([*lanes]):
             assert isinstance(connection, Connection)
             try:
-                request = connection.recv()
+                request = connection.recv_bytes()
                 connection.send(_answer(request, lanes[connection]))
             except (EOFError, OSError):
                 del lanes[connection]
 
 
-def _answer(request: Request, memory: SharedMemory) -> Decoded | Exception:
+def _answer(request: bytes, memory: SharedMemory) -> Decoded | Exception:
     try:
-        return answer(request, memory)
+        part: Request = pickle.loads(request)  # noqa: S301 - from the process that started this one
+        return part.decode(memory)
     except TrainingError as error:
         return error
     except Exception:  # noqa: BLE001 - a mistake of ours, which the training raises

@@ -54,6 +54,12 @@ _open: dict[str, _Open] = {}
 _opening = threading.Lock()
 
 
+def close_shards() -> None:
+    """Close what stays open: a data set that is opened anew may have other files of these names."""
+    with _opening:
+        _open.clear()
+
+
 def _opened(path: str) -> _Open:
     """Open a shard; the last ones used stay open, for all threads."""
     with _opening:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainer.common.errors import TrainingError
-from trainer.data.pictures.files import FilePart, unreadable
+from trainer.data.pictures.files import FilePart, close_shards, unreadable
 from trainer.data.shards.index import INDEX_FILE, Index, Places, Split, read_places
 
 
@@ -48,6 +48,7 @@ def open_packed(folder: Path, index: Index, split: str) -> PackedPictures:
     about = index.splits[split]
     paths = [str(folder / shard.path) for shard in about.shards]
     _require_shards(paths, about)
+    close_shards()
     return PackedPictures(
         paths=paths,
         classes=index.classes,

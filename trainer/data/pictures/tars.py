@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from trainer.common.errors import TrainingError
 from trainer.data.disk.texts import Texts
-from trainer.data.pictures.files import SUFFIXES, FilePart, unreadable
+from trainer.data.pictures.files import SUFFIXES, FilePart, close_shards, unreadable
 
 LABEL_SUFFIX = "cls"
 CLASSES_FILE = "classes.txt"
@@ -80,6 +80,7 @@ def open_tars(folder: Path, shards: Sequence[str]) -> TarPictures:
     Raises TrainingError for what is no tar file or not all of one, for a picture without a label or the
     other way round, and for a picture that would not be taken by the name or the kind of its member.
     """
+    close_shards()
     members = _Members()
     labels = array("I")
     for number, path in enumerate(shards):

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +19,7 @@ import pytest
 from tests.fakes import decoding
 from trainer.common.errors import TrainingError
 from trainer.data.pictures.decoding_parts import Encoded, decode_part
-from trainer.data.pictures.decoding_processes import DecodingProcesses
+from trainer.data.pictures.decoding_processes import MOST_OF_A_REQUEST, DecodingProcesses
 from trainer.data.pictures.files import FilePart
 from trainer.data.pictures.header import CorruptPicture
 
@@ -29,9 +30,12 @@ WAIT_S = 20
 Decode = Callable[..., object]
 
 
+MODULES = (decoding.__name__, "json")
+
+
 @pytest.fixture
 def processes() -> Iterator[DecodingProcesses]:
-    yield DecodingProcesses(NUM_PROCESSES, decoding.__name__)
+    yield DecodingProcesses(NUM_PROCESSES, MODULES)
     gc.collect()
 
 
@@ -48,11 +52,12 @@ def pixels_of(decode: Decode, files: Sequence[Encoded]) -> tuple[np.ndarray, dic
     return targets[::2], found
 
 
-def process_ids(processes: DecodingProcesses) -> set[int]:
-    targets = np.zeros((4 * processes.num_lanes, 8), np.uint8)
+def process_ids(processes: DecodingProcesses, number: int = NUM_PROCESSES) -> set[int]:
+    """Ask for so many parts at a time; gives the processes that they went to."""
+    targets = np.zeros((number, 8), np.uint8)
     file = Encoded(0, "any", b"")
-    with ThreadPoolExecutor(processes.num_lanes) as threads:
-        parts = np.split(targets, len(targets))
+    with ThreadPoolExecutor(number) as threads:
+        parts = np.split(targets, number)
         list(threads.map(lambda part: processes.decode(decoding.put_process, [file], part), parts))
     return {int.from_bytes(row.tobytes(), "big") for row in targets}
 
@@ -96,16 +101,37 @@ def test_parts_of_many_threads_are_not_mixed_up(processes: DecodingProcesses) ->
         ]
         for first in range(0, 500, 5)
     ]
-    with ThreadPoolExecutor(3 * processes.num_lanes) as threads:
+    with ThreadPoolExecutor(12) as threads:
         told = list(threads.map(lambda files: pixels_of(processes.decode, files)[0], parts))
     for files, pixels in zip(parts, told, strict=True):
         assert np.array_equal(pixels, pixels_of(decode_part, files)[0])
 
 
-def test_each_process_is_its_own(processes: DecodingProcesses) -> None:
-    ids = process_ids(processes)
-    assert len(ids) == NUM_PROCESSES
+@pytest.mark.parametrize("num_lanes", [1, 2])
+def test_few_requests_go_to_all_processes(num_lanes: int) -> None:
+    processes = DecodingProcesses(5, MODULES, num_lanes=num_lanes)
+    ids = process_ids(processes, 5)
+    assert len(ids) == 5
     assert os.getpid() not in ids
+
+
+def test_a_large_part_is_asked_for_in_small_ones(processes: DecodingProcesses) -> None:
+    number = 3 * MOST_OF_A_REQUEST + 2
+    files = [
+        Encoded(each, f"{each}", b"corrupt" if each % 19 == 0 else os.urandom(50))
+        for each in range(number)
+    ]
+    ours, our_corrupt = pixels_of(decode_part, files)
+    theirs, their_corrupt = pixels_of(processes.decode, files)
+    assert our_corrupt == their_corrupt
+    assert list(our_corrupt) == [0, 19, 38]
+    # In the place of a corrupt picture is anything.
+    assert np.array_equal(*(np.delete(each, [*our_corrupt], axis=0) for each in (ours, theirs)))
+
+
+def test_a_part_of_nothing_is_asked_of_nobody(processes: DecodingProcesses) -> None:
+    told = processes.decode(decoding.put_process, [], np.zeros((0, 8), np.uint8))
+    assert (told.corrupt, told.core_s) == ({}, 0)
 
 
 def test_a_file_that_is_not_there_is_named(processes: DecodingProcesses, tmp_path: Path) -> None:
@@ -124,33 +150,80 @@ def test_a_mistake_comes_with_its_place(processes: DecodingProcesses) -> None:
 
 def test_a_killed_process_is_told_of_while_others_go_on(processes: DecodingProcesses) -> None:
     files = [Encoded(0, "first.jpg", b"killed"), Encoded(1, "second.jpg", b"good")]
-    with pytest.raises(TrainingError, match=r"was killed; it had `first\.jpg` and 1 more"):
+    with pytest.raises(TrainingError, match=r"was killed; it had `first\.jpg` and 1 more to do"):
         processes.decode(decoding.put_bytes, files, np.zeros((2, 8), np.uint8))
-    good: list[object] = []
-    for _ in range(processes.num_lanes):
+    num_good = 0
+    # In turn to each process' first lane, then to each one's second.
+    for _ in range(2 * NUM_PROCESSES):
         try:
-            good.append(pixels_of(processes.decode, files[1:]))
+            pixels_of(processes.decode, files[1:])
+            num_good += 1
         except TrainingError as error:
-            assert "it had `second.jpg`" in str(error)  # noqa: PT017
-    assert len(good) == processes.num_lanes - processes.num_lanes // NUM_PROCESSES
+            assert "it had `second.jpg` to do" in str(error)  # noqa: PT017
+    assert num_good == 2 * (NUM_PROCESSES - 1)
+
+
+def test_what_another_process_cannot_import_is_named_with_its_place(
+    processes: DecodingProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def put(target: np.ndarray, file: Encoded) -> None: ...
+
+    put.__module__, put.__qualname__ = "made_up_here", "put"
+    module = types.ModuleType("made_up_here")
+    module.put = put  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "made_up_here", module)
+    file = Encoded(0, "it", b"good")
+    with pytest.raises(RuntimeError, match="No module named 'made_up_here'"):
+        processes.decode(put, [file], np.zeros((1, 8), np.uint8))
+    pixels_of(processes.decode, [file])
+
+
+def test_processes_that_cannot_start_say_why(capfd: pytest.CaptureFixture[str]) -> None:
+    processes = DecodingProcesses(NUM_PROCESSES, ("not_there_at_all",))
+    with pytest.raises(TrainingError, match=r"ended with exit code 1 \(hint: their error stands"):
+        pixels_of(processes.decode, [Encoded(0, "it", b"good")])
+    assert "No module named 'not_there_at_all'" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("notice", [signal.SIGINT, signal.SIGTERM])
-def test_a_notice_to_the_group_does_not_end_them(
+def test_a_notice_to_all_processes_does_not_end_them(
     processes: DecodingProcesses, notice: signal.Signals
 ) -> None:
     ids = process_ids(processes)
-    for each in ids:
+    for each in {*ids, processes._process.pid}:
         os.kill(each, notice)
     assert process_ids(processes) == ids
 
 
-def test_they_end_with_their_owner() -> None:
-    processes = DecodingProcesses(NUM_PROCESSES, decoding.__name__)
+def test_a_signal_to_the_ranks_group_at_any_time_is_the_ranks_alone() -> None:
+    """A stop's notice while they start, and the abort of a hang, by which the rank writes its stacks."""
+    code = """
+import faulthandler, os, signal, sys, time
+from tests.trainer.data.pictures.test_decoding_processes import *
+os.setpgid(0, 0)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+processes = DecodingProcesses(NUM_PROCESSES, MODULES)
+os.killpg(0, signal.SIGTERM)
+print(*process_ids(processes), flush=True)
+os.killpg(0, signal.SIGABRT)
+"""
+    done = run_program(code, PYTHONFAULTHANDLER="1")
+    ids = {int(each) for each in done.stdout.split()}
+    assert len(ids) == NUM_PROCESSES
+    assert done.returncode == -signal.SIGABRT
+    assert done.stderr.count("Fatal Python error: Aborted") == 1
+    assert are_gone(ids)
+
+
+def test_they_end_with_their_owner_and_leave_nothing_open() -> None:
+    before = num_open()
+    processes = DecodingProcesses(NUM_PROCESSES, MODULES)
+    pixels_of(processes.decode, [Encoded(0, "it", b"good")])
     ids = process_ids(processes)
     del processes
     gc.collect()
     assert are_gone(ids)
+    assert num_open() == before
 
 
 @pytest.mark.parametrize("how", ["os.kill(os.getpid(), 9)", "os._exit(3)", "sys.exit(0)"])
@@ -158,18 +231,25 @@ def test_they_end_with_their_process_however_it_ends(how: str) -> None:
     code = f"""
 import os, sys
 from tests.trainer.data.pictures.test_decoding_processes import *
-processes = DecodingProcesses(NUM_PROCESSES, decoding.__name__)
+processes = DecodingProcesses(NUM_PROCESSES, MODULES)
 print(*process_ids(processes), flush=True)
 {how}
 """
-    done = subprocess.run(
+    ids = {int(each) for each in run_program(code).stdout.split()}
+    assert len(ids) == NUM_PROCESSES
+    assert are_gone(ids)
+
+
+def run_program(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [sys.executable, "-c", code],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | variables,
+        capture_output=True,
         text=True,
         check=False,
         timeout=WAIT_S,
     )
-    ids = {int(each) for each in done.stdout.split()}
-    assert len(ids) == NUM_PROCESSES
-    assert are_gone(ids)
+
+
+def num_open() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))

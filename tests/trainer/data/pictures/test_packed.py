@@ -91,7 +91,7 @@ def test_few_files_stay_open_whatever_the_number_of_shards(tmp_path, monkeypatch
     assert found == [contents[index] for index in wanted]
     assert num_open() == before + 2
     del threads
-    files._open.clear()
+    files.close_shards()
     gc.collect()
     assert num_open() == before
 
