@@ -51,7 +51,7 @@ def resnet_tf(strategy: str) -> Sequence[str]:
 
 
 def others_scripts(strategy: str) -> Sequence[str]:
-    """Give the command of a script that has never heard of this project."""
+    """Give the command of a script that does not use Trainyard."""
     return ("python", {"horovod": "stock_keras2.py", "mwms": "stock_mwms.py"}[strategy])
 
 
@@ -137,14 +137,14 @@ def check_ranks(folder: Path, strategy: str) -> dict[str, Any]:
     return summary
 
 
-def check_weights(folder: Path, _strategy: str) -> Sequence[float]:
-    """Both ranks came to the end with the same weights, which are on their way to those of the data."""
+def check_weights(folder: Path, strategy: str) -> None:
+    """Both ranks came to the end with the same weights, which are those of the data or on their way there."""
     files = sorted((folder / "run" / "outputs").glob("weights-?.json"))
     weights = [json.loads(path.read_text()) for path in files]
     assert weights == [weights[0]] * 2
-    assert all(0.2 < each < 3.2 for each in weights[0]), weights
+    lowest, highest = {"horovod": (2.9, 3.1), "mwms": (0.4, 1.2)}[strategy]
+    assert all(lowest < each < highest for each in weights[0]), weights
     require_two_records(folder)
-    return weights[0]
 
 
 def require_two_records(folder: Path) -> None:

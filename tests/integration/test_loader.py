@@ -41,7 +41,7 @@ def test_batches_hold_what_other_decoders_see_however_many_decode(found):
         "is_channels_last": True,
         "workers_change_nothing": [True, True],
         "num_threads_after": 2,
-        "threads_of_decoders": 1,
+        "threads_of_workers": 1,
         "counts_its_pictures": True,
     }
     assert worst <= 2  # of 255: libjpeg's versions round differently
@@ -89,7 +89,7 @@ def test_a_file_that_is_no_whole_picture_is_named(found):
 
 
 def test_our_decoder_gives_the_librarys_batches(found):
-    # Two threads and processes, of the library's decoder and ours.
+    # By two threads and by five processes, of each decoder.
     assert found["decoders"] == {
         "plain": [True] * 4,
         "augmented": [True] * 4,

@@ -170,7 +170,10 @@ class Classifier(PictureTask[Options]):
             return make_noise(made, self.device, batch=options.batch_per_rank)
         folder = picture_folder(options.data, made, ranks, input_name="imagenet")
         data, _, _ = open_loaders(
-            *(folder, ranks, self.device, options),
+            folder,
+            ranks,
+            self.device,
+            options,
             repeats=self.repeats,
             modules=(augment_of.__module__,) if options.rand_augment else (),
         )
@@ -271,11 +274,11 @@ class Classifier(PictureTask[Options]):
 
     def summary(self) -> dict[str, object]:
         """Give sizes, and the rates at which a core decodes and the store gives to a rank."""
-        decoders, flow = self.data.decoders, self.data.flow
+        workers, flow = self.data.workers, self.data.flow
         return {
             **super().summary(),
             **({} if self._build else {"network": self.options.network}),
-            "decoded_per_core_per_s": decoders.decoded_per_core_per_s if decoders else None,
+            "decoded_per_core_per_s": workers.decoded_per_core_per_s if workers else None,
             "streamed_bytes_per_s": flow.bytes_per_s if flow else None,
         }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -64,7 +65,7 @@ def put_by_torch(
     np.copyto(target, pixels[:, ::-1] if crop.is_flipped else pixels)
 
 
-class Decoders:
+class DecodingWorkers:
     """Decodes parts of batches: on threads, or in processes where there are many.
 
     Processes import the modules first. Tensor operations start no further threads on either. Threads
@@ -73,8 +74,9 @@ class Decoders:
 
     def __init__(self, num_workers: int, modules: Sequence[str] = ()) -> None:
         self.num_workers = num_workers
-        every = (__name__, "simplejpeg", *modules)
-        self._decode, num_threads = decoding_by(num_workers, every)
+        jpeg = ["simplejpeg"] if importlib.util.find_spec("simplejpeg") else []
+        decoding = decoding_by(num_workers, [__name__, *jpeg, *modules])
+        self._decode, num_threads = decoding.decode, decoding.num_threads
         self._pool = ThreadPoolExecutor(num_threads, thread_name_prefix="decoding")
         # torch.set_num_threads is for the thread that calls it and for those whose first tensor
         # operation comes later: what it was is put back once each of these has asked for it.
@@ -96,12 +98,12 @@ class Decoders:
     ) -> dict[int, CorruptPicture]:
         """Decode files, each into its place in `targets`; gives corrupt ones by their place.
 
-        For one of the threads, which waits for it.
+        Call it on one of the threads; it blocks.
         """
         decoded = self._decode(put, files, targets)
         with self._counting:
             self._num_decoded += len(targets)
-            self._decoding_s += decoded.core_s
+            self._decoding_s += decoded.cpu_s
         return decoded.corrupt
 
     @property

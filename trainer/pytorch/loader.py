@@ -1,6 +1,6 @@
 """Gives batches of pictures, decoded and cropped ahead of training, in memory that a GPU copies from.
 
-trainer.pytorch.decoding says on how many threads or processes. No process is forked of this one, beside
+trainer.pytorch.decoding says on how many threads or processes. No process is forked from this one, beside
 MPI, CUDA or a checkpoint that is being written.
 """
 
@@ -22,7 +22,7 @@ from trainer.data.pictures.jpeg_crop import DecoderName
 from trainer.data.pictures.put_crop import CropOf, PutCrop, encoded, our_cropper
 from trainer.data.pictures.read_ahead import announced, read_ahead
 from trainer.data.pictures.splits import Pictures
-from trainer.pytorch.decoding import Augment, Decoders, PutAugmented, put_by_torch
+from trainer.pytorch.decoding import Augment, DecodingWorkers, PutAugmented, put_by_torch
 from trainer.pytorch.transfer import pin
 
 # Mean and standard deviation of ImageNet's training pixels, as all pretrained networks want them.
@@ -73,9 +73,9 @@ def _pixel_scale(device: torch.device) -> tuple[Tensor, Tensor]:
 class Loader:
     """Pictures of one split as batches in memory, pinned where the device is a GPU.
 
-    `decoder` "fast" raises TrainingError where it cannot be used. A corrupt picture is an error, or with `corrupt` it is left out
-    of its batch; `is_filled` then repeats another of the batch in its place, so that all ranks'
-    batches are as large as before.
+    `decoder` "fast" raises TrainingError where it cannot be used. A corrupt picture is an error, or with
+    `corrupt` it is left out of its batch; `is_filled` then repeats another of the batch in its place, so
+    that all ranks' batches are as large as before.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Loader:
         device: torch.device,
         *,
         size: int,
-        decoders: Decoders,
+        workers: DecodingWorkers,
         decoder: DecoderName = "library",
         corrupt: CorruptPictures | None = None,
         is_filled: bool = False,
@@ -92,10 +92,10 @@ class Loader:
         self._pictures = pictures
         self._device = device
         self._size = size
-        self._decoders = decoders
+        self._workers = workers
         self._decoder: DecoderName = decoder
         if decoder == "fast":
-            our_cropper()  # compiled before there is a thread or a process that wants it
+            our_cropper()  # compiled once, here
         self._corrupt = corrupt
         self._is_filled = is_filled
 
@@ -117,10 +117,10 @@ class Loader:
         # Rows of pixels with their three colours together: channels last once it is permuted.
         shape = (len(samples), self._size, self._size, 3)
         images = torch.empty(shape, dtype=torch.uint8, pin_memory=self._device.type == "cuda")
-        num_parts = min(self._decoders.num_workers, len(samples))
+        num_parts = min(self._workers.num_workers, len(samples))
         decoding = _Decoding(images=images, samples=samples, parts=[], corrupt={})
         decoding.parts.extend(
-            self._decoders.start(self._fill, decoding, range(part, len(samples), num_parts), put)
+            self._workers.start(self._fill, decoding, range(part, len(samples), num_parts), put)
             for part in range(num_parts)
         )
         return decoding
@@ -128,7 +128,7 @@ class Loader:
     def _fill(self, decoding: _Decoding, places: range, put: Put) -> None:
         files = encoded(self._pictures, (decoding.samples[place] for place in places))
         targets = decoding.images.numpy()[places.start :: places.step]
-        for number, error in self._decoders.decode(put, files, targets).items():
+        for number, error in self._workers.decode(put, files, targets).items():
             decoding.corrupt[places[number]] = error
 
     def _finish(self, decoding: _Decoding) -> Batch:

@@ -18,7 +18,7 @@ from trainer.data.pictures.splits import Pictures, Repeated, open_splits
 from trainer.data.streaming.flow import Flow
 from trainer.data.streaming.source import StreamedPictures
 from trainer.data.synthesize.picture_folder import MadeSet
-from trainer.pytorch.decoding import Decoders
+from trainer.pytorch.decoding import DecodingWorkers
 from trainer.pytorch.loader import Loader, Noise, Source
 from trainer.pytorch.program import StepOptions
 from trainer.pytorch.strategy import Ranks
@@ -63,7 +63,7 @@ class Data:
     # Of the training pictures, where they are in shards: the order keeps to few of them.
     shard_sizes: Sequence[int] = ()
     # Where pictures are decoded.
-    decoders: Decoders | None = None
+    workers: DecodingWorkers | None = None
     # From the store, where they are streamed.
     flow: Flow | None = None
     # That were skipped, where pictures are decoded.
@@ -85,7 +85,7 @@ def open_loaders(
     The modules have what changes the pixels of pictures, if anything does.
     """
     train, val = open_splits(folder, is_main=ranks.world.is_main)
-    decoders = make_decoders(options, ranks, device, modules)
+    workers = DecodingWorkers(num_workers(options, ranks, device), modules)
     corrupt = (
         CorruptPictures(options.max_corrupt, fail=ranks.notice.fail) if skips_corrupt else None
     )
@@ -93,7 +93,7 @@ def open_loaders(
         Loader,
         device=device,
         size=options.image_size,
-        decoders=decoders,
+        workers=workers,
         decoder=options.decoder,
         corrupt=corrupt,
     )
@@ -105,17 +105,15 @@ def open_loaders(
         classes=train.classes,
         shard_sizes=train.shard_sizes,
         flow=train.flow if isinstance(train, StreamedPictures) else None,
-        decoders=decoders,
+        workers=workers,
         corrupt=corrupt,
     )
     return data, train, val
 
 
-def make_decoders(
-    options: PictureOptions, ranks: Ranks, device: torch.device, modules: Sequence[str] = ()
-) -> Decoders:
-    """Start as many as the options say, or as this rank has cores for."""
-    return Decoders(options.workers or ranks.world.num_workers(device.type), modules)
+def num_workers(options: PictureOptions, ranks: Ranks, device: torch.device) -> int:
+    """Give --workers, or this rank's share of cores."""
+    return options.workers or ranks.world.num_workers(device.type)
 
 
 def make_noise(made: MadeSet, device: torch.device, *, batch: int) -> Data:

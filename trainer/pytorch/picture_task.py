@@ -17,20 +17,14 @@ from trainer.common.position import Position
 from trainer.common.sharding import LEAST_BATCH, rank_batches, require_full_batch
 from trainer.data.pictures.crops import center_crop, epoch_crop
 from trainer.data.pictures.predicted import Files, Row, tell_classes
-from trainer.pytorch.decoding import Augment
+from trainer.pytorch.decoding import Augment, DecodingWorkers
 from trainer.pytorch.evaluation import evaluate
 from trainer.pytorch.guard import Guard
 from trainer.pytorch.labels import LOSSES, mix
 from trainer.pytorch.layout import to_device
-from trainer.pytorch.loader import (
-    Batch,
-    Loader,
-    Noise,
-    Source,
-    normalise,
-)
+from trainer.pytorch.loader import Batch, Loader, Noise, Source, normalise
 from trainer.pytorch.model_file import read_model
-from trainer.pytorch.picture_data import Data, PictureOptions, make_decoders
+from trainer.pytorch.picture_data import Data, PictureOptions, num_workers
 from trainer.pytorch.predictions import picture_shares
 from trainer.pytorch.task import Loss, Part, Task
 
@@ -131,11 +125,12 @@ class PictureTask(Task[OptionsT, Batch]):
         """
         network, about = read_model(self.options.saved, self.rebuild)
         to_device(network, self.device)
+        number = num_workers(self.options, self.ranks, self.device)
         source = Loader(
             files,
             self.device,
             size=about.image_size,
-            decoders=make_decoders(self.options, self.ranks, self.device),
+            workers=DecodingWorkers(min(number, len(files.paths))),
             corrupt=files.corrupt,
         )
         every = range(len(files.paths))

@@ -11,7 +11,7 @@ from trainer.common.sharding import require_full_batch
 from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.data.pictures.splits import open_splits
 from trainer.data.synthesize.picture_folder import MadeSet, picture_folder
-from trainer.tf.decoding import decode_on
+from trainer.tf.decoding import decoding_of_batches
 from trainer.tf.loader import Loader, Noise, Source
 from trainer.tf.strategy import DeviceName, Ranks
 
@@ -63,13 +63,11 @@ def open_data(options: Options, ranks: Ranks, device: DeviceName) -> Data:
     train, val = open_splits(folder, is_main=ranks.world.is_main)
     require_full_batch(len(train.labels), batch_per_rank=batch, world_size=ranks.world.size)
     corrupt = CorruptPictures(options.max_corrupt, fail=ranks.notice.fail)
-    num_workers = options.workers or ranks.world.num_workers(device)
     load = partial(
         Loader,
         batch=batch,
         size=options.image_size,
-        num_workers=num_workers,
-        decode=decode_on(num_workers),
+        decoding=decoding_of_batches(options.workers or ranks.world.num_workers(device)),
         device=device,
         decoder=options.decoder,
         corrupt=corrupt,

@@ -9,8 +9,8 @@ from PIL import Image
 
 from trainer.data.pictures.crops import Crop
 from trainer.data.pictures.decoding import decode_rgb
-from trainer.data.pictures.decoding_parts import Decode, Pixels
-from trainer.data.pictures.decoding_processes import decoding_by
+from trainer.data.pictures.decoding_parts import Pixels
+from trainer.data.pictures.decoding_processes import Decoding, decoding_by
 
 
 def put_by_pillow(
@@ -25,7 +25,6 @@ def put_by_pillow(
     target[:] = pixels[:, ::-1] if crop.is_flipped else pixels
 
 
-def decode_on(num_workers: int) -> Decode:
-    """Give what decodes on so many cores for so many threads, each with a batch of its own."""
-    decode, _ = decoding_by(num_workers, (__name__,), num_lanes=1)
-    return decode
+def decoding_of_batches(num_workers: int) -> Decoding:
+    """Decode on so many cores, for as many threads, of which each has a batch of its own."""
+    return decoding_by(num_workers, [__name__], num_lanes=1)

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from trainer.common.errors import TrainingError
 from trainer.data.pictures.corrupt import CorruptPictures, places_without
-from trainer.data.pictures.decoding_parts import Decode, decode_part
+from trainer.data.pictures.decoding_processes import Decoding
 from trainer.data.pictures.jpeg_crop import DecoderName
 from trainer.data.pictures.put_crop import CropOf, PutCrop, encoded, our_cropper
 from trainer.data.pictures.read_ahead import NUM_AHEAD, announced
@@ -73,10 +73,9 @@ class Source(Protocol):
 class Loader:
     """Pictures of one split as batches, by way of tf.data, which keeps their order.
 
-    A batch has `batch` places. `decode` decodes on as many cores as there are workers. `decoder` "fast"
-    raises TrainingError where it cannot be used. A corrupt picture is an error, or with `corrupt` it is
-    left out; `is_filled` then repeats another of the batch in its place. Batches go to `device` ahead of
-    their steps.
+    A batch has `batch` places. `decoder` "fast" raises TrainingError where it cannot be used. A corrupt
+    picture is an error, or with `corrupt` it is left out; `is_filled` then repeats another of the batch in
+    its place. Batches go to `device` ahead of their steps.
     """
 
     def __init__(
@@ -85,9 +84,8 @@ class Loader:
         *,
         batch: int,
         size: int,
-        num_workers: int,
+        decoding: Decoding,
         device: DeviceName = "cpu",
-        decode: Decode = decode_part,
         decoder: DecoderName = "library",
         corrupt: CorruptPictures | None = None,
         is_filled: bool = False,
@@ -95,12 +93,11 @@ class Loader:
         self._pictures = pictures
         self._batch = batch
         self._size = size
-        self._num_workers = num_workers
+        self._decoding = decoding
         self._device = device
-        self._decode = decode
         self._decoder: DecoderName = decoder
         if decoder == "fast":
-            our_cropper()  # compiled before there is a thread or a process that wants it
+            our_cropper()  # compiled once, here
         self._corrupt = corrupt
         self._is_filled = is_filled
 
@@ -114,7 +111,7 @@ class Loader:
             announced(order, self._pictures.announce),
             lambda samples: self._decode_batch(samples, crop_of),
             shape=(self._batch, self._size, self._size, 3),
-            num_workers=self._num_workers,
+            num_workers=self._decoding.num_threads,
             device=self._device,
         )
 
@@ -129,7 +126,7 @@ class Loader:
         labels = np.full(self._batch, NO_PICTURE, np.int64)
         put = PutCrop(decoder=self._decoder, crop_of=crop_of, by_library=put_by_pillow)
         files = encoded(self._pictures, samples)
-        corrupt = self._decode(put, files, images[: len(samples)]).corrupt
+        corrupt = self._decoding.decode(put, files, images[: len(samples)]).corrupt
         if corrupt:
             places = places_without(
                 corrupt, len(samples), counted=self._corrupt, is_filled=self._is_filled

@@ -13,7 +13,7 @@ from trainer.common.model_about import read_about
 from trainer.common.sharding import batches_in_order
 from trainer.data.pictures.crops import center_crop
 from trainer.data.pictures.predicted import Files, find_files, tell_classes, tell_rows
-from trainer.tf.decoding import decode_on
+from trainer.tf.decoding import decoding_of_batches
 from trainer.tf.job import Build, Options, make_network
 from trainer.tf.loader import Loader
 from trainer.tf.model_file import load_model
@@ -40,8 +40,7 @@ def predict(place: Path, options: Options, ranks: Ranks, *, build: Build | None)
         files,
         batch=BATCH,
         size=about.image_size,
-        num_workers=num_workers,
-        decode=decode_on(num_workers),
+        decoding=decoding_of_batches(min(num_workers, -(-len(files.paths) // BATCH))),
         device=device,
         corrupt=files.corrupt,
     )

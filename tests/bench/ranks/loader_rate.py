@@ -29,31 +29,30 @@ NUM_WORKERS = int(sys.argv[3]) if len(sys.argv) > 3 else 2
 
 def library(folder: Path) -> Iterator[int]:
     """Give the size of each batch when it is there, as all of these do."""
-    return ours(folder, is_fast=False)
+    return ours(folder, "library")
 
 
 def fast(folder: Path) -> Iterator[int]:
-    return ours(folder, is_fast=True)
+    return ours(folder, "fast")
 
 
-def ours(folder: Path, *, is_fast: bool) -> Iterator[int]:
+def ours(folder: Path, decoder: Any) -> Iterator[int]:
     import torch
 
     from trainer.common.memory import keep_freed_memory
     from trainer.common.sharding import shuffled_batches
     from trainer.data.pictures.crops import epoch_crop
     from trainer.data.pictures.splits import open_pictures
-    from trainer.pytorch.decoding import Decoders
+    from trainer.pytorch.decoding import DecodingWorkers
     from trainer.pytorch.loader import Loader
 
     keep_freed_memory(os.environ)  # as our programs do
     pictures = open_pictures(folder, "train")
-    decoder = "fast" if is_fast else "library"
     loader = Loader(
         pictures,
         torch.device("cpu"),
         size=SIZE,
-        decoders=Decoders(NUM_WORKERS),
+        workers=DecodingWorkers(NUM_WORKERS),
         decoder=decoder,
     )
     for epoch in range(1, NUM_PASSES + 1):

@@ -36,7 +36,7 @@ from trainer.data.pictures.crops import center_crop, epoch_crop, picture_rng, ra
 from trainer.data.pictures.decoding_processes import MOST_THREADS
 from trainer.data.pictures.header import CorruptPicture
 from trainer.data.pictures.splits import Pictures, open_pictures
-from trainer.pytorch.decoding import Decoders, decode
+from trainer.pytorch.decoding import DecodingWorkers, decode
 from trainer.pytorch.loader import Loader
 from trainer.pytorch.rand_augment import augment_of
 
@@ -86,8 +86,8 @@ def batches(folder: Path) -> object:
     torch.set_num_threads(2)
     runs = []
     for num_workers in (1, MOST_THREADS, MOST_THREADS + 1):
-        decoders = Decoders(num_workers)
-        loader = Loader(pictures, torch.device("cpu"), size=32, decoders=decoders)
+        workers = DecodingWorkers(num_workers)
+        loader = Loader(pictures, torch.device("cpu"), size=32, workers=workers)
         runs.append(list(loader.batches(order, crop_of)))
     worst = 0
     for batch in runs[0]:
@@ -116,8 +116,8 @@ def batches(folder: Path) -> object:
             for more in together
         ],
         "num_threads_after": torch.get_num_threads(),
-        "threads_of_decoders": threads_of_decoders(),
-        "counts_its_pictures": 1 < (decoders.decoded_per_core_per_s or 0) < 1e6,
+        "threads_of_workers": threads_of_workers(),
+        "counts_its_pictures": 1 < (workers.decoded_per_core_per_s or 0) < 1e6,
     }
 
 
@@ -132,7 +132,7 @@ def decoders(folder: Path) -> object:
                 pictures,
                 torch.device("cpu"),
                 size=32,
-                decoders=Decoders(num_workers),
+                workers=DecodingWorkers(num_workers),
                 decoder=decoder,
             )
             for is_augmented, images in found.items():
@@ -156,7 +156,7 @@ def corrupt(folder: Path) -> object:
     damaged = SimpleNamespace(
         labels=pictures.labels,
         announce=pictures.announce,
-        part=lambda _: None,
+        file_range=lambda _: None,
         name=lambda index: f"picture {index}",
         read=lambda index: first[: len(first) // 2] if index in (0, 1) else pictures.read(index),
     )
@@ -169,7 +169,7 @@ def corrupt(folder: Path) -> object:
             cast("Pictures", damaged),
             torch.device("cpu"),
             size=32,
-            decoders=Decoders(num_workers),
+            workers=DecodingWorkers(num_workers),
             corrupt=counted,
             is_filled=is_filled,
         )
@@ -197,10 +197,10 @@ def corrupt(folder: Path) -> object:
     }
 
 
-def threads_of_decoders() -> int:
+def threads_of_workers() -> int:
     """How many threads tensor operations use on a decoding thread."""
     found: list[int] = []
-    Decoders(1).start(lambda: found.append(torch.get_num_threads())).result()
+    DecodingWorkers(1).start(lambda: found.append(torch.get_num_threads())).result()
     return found[0]
 
 

@@ -24,7 +24,7 @@ from trainer.data.pictures import read_ahead
 from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.data.pictures.crops import center_crop, epoch_crop
 from trainer.data.pictures.splits import Pictures, open_pictures
-from trainer.tf.decoding import decode_on
+from trainer.tf.decoding import decoding_of_batches
 from trainer.tf.loader import CropOf, Loader, Noise, ahead_on
 
 SIZE = 32
@@ -48,7 +48,9 @@ def read(
 ) -> list[tuple[np.ndarray, np.ndarray, list[int]]]:
     """Images, labels and pictures of all these batches."""
     known = [*order]
-    loader = Loader(pictures, batch=batch, size=SIZE, num_workers=num_workers, **options)
+    loader = Loader(
+        pictures, batch=batch, size=SIZE, decoding=decoding_of_batches(num_workers), **options
+    )
     with loader.read(known, crop) as reading:
         return [
             (images.numpy(), labels.numpy(), [*reading.take()])
@@ -60,7 +62,7 @@ def batches(folder: Path) -> object:
     pictures = open_pictures(folder, "train")
     order = [[3, 20, 2], [], [1, 14]]
     runs = [read(pictures, order, num_workers=number) for number in (1, 4)]
-    runs.append(read(pictures, order, num_workers=5, decode=decode_on(5)))
+    runs.append(read(pictures, order, num_workers=5))
     fast = read(pictures, order, decoder="fast")
     return {
         "samples": [samples for _, _, samples in runs[0]],
@@ -159,7 +161,9 @@ def broken(folder: Path) -> object:
 
 def tuned(folder: Path) -> object:
     """Whether tf.data tunes what is iterated over, of pictures, also ahead on a device, and of noise."""
-    loader = Loader(open_pictures(folder, "train"), batch=1, size=SIZE, num_workers=2)
+    loader = Loader(
+        open_pictures(folder, "train"), batch=1, size=SIZE, decoding=decoding_of_batches(2)
+    )
     noise = Noise(num_classes=2, batch=1, size=SIZE, seed=1)
     found = {}
     for name, source in (("pictures", loader), ("noise", noise)):
@@ -180,7 +184,9 @@ def leave(folder: Path) -> None:
             time.sleep(0.2)
             yield [index]
 
-    loader = Loader(open_pictures(folder, "train"), batch=1, size=SIZE, num_workers=2)
+    loader = Loader(
+        open_pictures(folder, "train"), batch=1, size=SIZE, decoding=decoding_of_batches(2)
+    )
     circle: list[Any] = []
     try:
         with loader.read(slow_order(), center_crop) as reading:

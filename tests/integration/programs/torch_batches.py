@@ -9,7 +9,7 @@ import torch
 
 from trainer.data.pictures.crops import Crop, picture_rng, random_crop
 from trainer.data.pictures.splits import open_pictures
-from trainer.pytorch.decoding import Decoders
+from trainer.pytorch.decoding import DecodingWorkers
 from trainer.pytorch.loader import Loader
 
 
@@ -21,7 +21,7 @@ def crop_of(index: int, width: int, height: int) -> Crop:
 def main(argv: Sequence[str]) -> None:
     """Print them in hexadecimal, height by width by colour."""
     pictures = open_pictures(Path(argv[0]), "train")
-    loader = Loader(pictures, torch.device("cpu"), size=32, decoders=Decoders(2))
+    loader = Loader(pictures, torch.device("cpu"), size=32, workers=DecodingWorkers(2))
     batches = loader.batches([[3, 20, 2], [], [1, 14]], crop_of)
     data = b"".join(batch.images.permute(0, 2, 3, 1).numpy().tobytes() for batch in batches)
     print(data.hex())

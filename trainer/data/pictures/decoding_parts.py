@@ -1,4 +1,4 @@
-"""Decodes the pictures of a part of a batch, and lays such a part out in memory of two processes."""
+"""Decodes a part of a batch, and defines the request by which another process does, in shared memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from trainer.data.pictures.files import FilePart
+from trainer.data.pictures.files import FileRange
 from trainer.data.pictures.header import CorruptPicture
 
 Pixels = npt.NDArray[np.uint8]
@@ -25,11 +25,11 @@ class Encoded(NamedTuple):
 
     number: int
     name: str
-    file: FilePart | bytes
+    file: FileRange | bytes
 
     def read(self) -> bytes:
         """Give the file's bytes; raises TrainingError where it cannot be read."""
-        return self.file.read(lambda: self.name) if isinstance(self.file, FilePart) else self.file
+        return self.file.read(self.name) if isinstance(self.file, FileRange) else self.file
 
 
 # Reads a file, and writes what is to be seen of it to the array; picklable. Raises CorruptPicture.
@@ -38,13 +38,13 @@ Put = Callable[[Pixels, Encoded], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Decoded:
-    """Corrupt pictures by their place, and the seconds of a core that decoding took."""
+    """Corrupt pictures by their place, and the CPU time of decoding."""
 
     corrupt: dict[int, CorruptPicture]
-    core_s: float
+    cpu_s: float
 
 
-# As decode_part.
+# As decode_part below.
 Decode = Callable[[Put, Iterable[Encoded], Pixels], Decoded]
 
 
@@ -58,7 +58,7 @@ def decode_part(put: Put, files: Iterable[Encoded], targets: Pixels) -> Decoded:
             put(targets[place], file)
         except CorruptPicture as error:
             corrupt[place] = error
-    return Decoded(corrupt=corrupt, core_s=time.thread_time() - began_s)
+    return Decoded(corrupt=corrupt, cpu_s=time.thread_time() - began_s)
 
 
 class SharedMemory:
@@ -85,7 +85,7 @@ class SharedMemory:
 class Request(NamedTuple):
     """A part to decode: in the shared memory its pixels come first, then the bytes of its files.
 
-    `lengths` are those of the files there, 0 where a file's place is told.
+    `lengths` are those of the files there, 0 for one that the process reads itself.
     """
 
     put: Put
@@ -104,7 +104,7 @@ class Request(NamedTuple):
         """Decode its files; raises TrainingError for one that cannot be read."""
         pixels, views = self.views(memory)
         files = (
-            each if isinstance(each.file, FilePart) else each._replace(file=view.tobytes())
+            each if isinstance(each.file, FileRange) else each._replace(file=view.tobytes())
             for each, view in zip(self.files, views, strict=True)
         )
         return decode_part(self.put, files, pixels)

@@ -15,12 +15,13 @@ import sys
 import time
 import weakref
 from collections.abc import Iterable, Sequence
-from multiprocessing.connection import Connection, Pipe
+from dataclasses import dataclass
+from multiprocessing.connection import Pipe
 
 import numpy as np
 
 from trainer.common.errors import TrainingError
-from trainer.data.pictures import decoding_worker
+from trainer.data.pictures import decoding_worker, put_crop
 from trainer.data.pictures.decoding_parts import (
     Decode,
     Decoded,
@@ -40,22 +41,29 @@ MOST_PROCESSES = 64
 # Pictures of a request: what a lane's memory holds.
 MOST_OF_A_REQUEST = 16
 END_TIMEOUT_S = 5.0
+# Of each library that has threads; none may have any before a fork.
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
-def decoding_by(
-    num_workers: int, modules: Sequence[str], *, num_lanes: int = 2
-) -> tuple[Decode, int]:
-    """Give what decodes on so many cores, and how many threads should call it at a time.
+@dataclass(frozen=True, kw_only=True)
+class Decoding:
+    """What decodes, and how many threads may call it at a time to keep its cores busy."""
 
-    It is the threads themselves, or processes where there would be more than MOST_THREADS. These
-    import the modules first, which have all that is to be called. A process with one lane waits while
-    that is filled and emptied.
+    decode: Decode
+    num_threads: int
+
+
+def decoding_by(num_workers: int, modules: Sequence[str], *, num_lanes: int = 2) -> Decoding:
+    """Decode in the calling threads, or in processes for more than MOST_THREADS workers.
+
+    Processes first import the modules, which have all that is to be called. A process with one lane waits
+    while that is filled and emptied.
     """
-    if num_workers <= MOST_THREADS:
-        return decode_part, num_workers
-    num_processes = min(num_workers, MOST_PROCESSES)
-    processes = DecodingProcesses(num_processes, modules, num_lanes=num_lanes)
-    return processes.decode, num_lanes * num_processes
+    if num_workers <= MOST_THREADS or not hasattr(os, "memfd_create"):
+        return Decoding(decode=decode_part, num_threads=num_workers)
+    number = min(num_workers, MOST_PROCESSES)
+    processes = DecodingProcesses(number, [put_crop.__name__, *modules], num_lanes=num_lanes)
+    return Decoding(decode=processes.decode, num_threads=num_lanes * number)
 
 
 class DecodingProcesses:
@@ -65,23 +73,12 @@ class DecodingProcesses:
     """
 
     def __init__(self, num_processes: int, modules: Sequence[str], *, num_lanes: int = 2) -> None:
-        """Begin to start them; the modules are imported before they are parted."""
-        shares: list[list[_Lane]] = []
-        theirs: list[Connection] = []
-        descriptors: list[list[int]] = []
-        for _ in range(num_processes):
-            ends = [Pipe() for _ in range(num_lanes)]
-            shares.append([_Lane(ours) for ours, _ in ends])
-            theirs.extend(other for _, other in ends)
-            sockets = (other.fileno() for _, other in ends)
-            memories = (lane.memory.descriptor for lane in shares[-1])
-            descriptors.append([*itertools.chain(*zip(sockets, memories, strict=True))])
-        self._process = _start(modules, descriptors)
-        for each in theirs:
-            each.close()
+        """Begin to start them; the modules are imported before the processes are forked."""
+        shares = [[_Lane() for _ in range(num_lanes)] for _ in range(num_processes)]
+        self._process = _start(modules, shares)
         # All processes' first lanes, then their second ones: so that few requests go to many.
         lanes = [*itertools.chain(*zip(*shares, strict=True))]
-        weakref.finalize(self, _end, lanes, self._process)
+        self.end = weakref.finalize(self, _end, lanes, self._process)
         self._lanes = queue.SimpleQueue[_Lane]()
         for lane in lanes:
             self._lanes.put(lane)
@@ -89,12 +86,13 @@ class DecodingProcesses:
     def decode(self, put: Put, files: Iterable[Encoded], targets: Pixels) -> Decoded:
         """Decode files as `decode_part` does, in another process; waits for it without Python's lock.
 
-        Raises TrainingError where the process was killed.
+        Raises TrainingError for a file that cannot be read and where the process was killed, and
+        RuntimeError with the traceback of any other error.
         """
         lane = self._lanes.get()
         waiting = iter(files)
         corrupt: dict[int, CorruptPicture] = {}
-        core_s = 0.0
+        cpu_s = 0.0
         try:
             for start in range(0, len(targets), MOST_OF_A_REQUEST):
                 part = targets[start : start + MOST_OF_A_REQUEST]
@@ -104,18 +102,19 @@ class DecodingProcesses:
                     decoded = lane.decode(put, some, part)
                 except (EOFError, ConnectionError):
                     raise self._ended(some) from None
-                core_s += decoded.core_s + time.thread_time() - began_s
+                cpu_s += decoded.cpu_s + time.thread_time() - began_s
                 corrupt |= {start + place: error for place, error in decoded.corrupt.items()}
         finally:
             self._lanes.put(lane)
-        return Decoded(corrupt=corrupt, core_s=core_s)
+        return Decoded(corrupt=corrupt, cpu_s=cpu_s)
 
     def _ended(self, files: Sequence[Encoded]) -> TrainingError:
-        # The one that forked them outlives them, unless it could not start them.
+        # The process that forked them outlives them, unless it could not start them.
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = self._process.wait(0.5)
-            message = f"the processes that decode pictures ended with exit code {code}"
-            return TrainingError(message, hint="their error stands above")
+            if code > 0:
+                message = f"the processes that decode pictures ended with exit code {code}"
+                return TrainingError(message, hint="their error stands above")
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
         message = (
             f"a process that decodes pictures was killed; it had `{files[0].name}`{more} to do"
@@ -126,20 +125,24 @@ class DecodingProcesses:
         return TrainingError(message, hint=hint)
 
 
-def _start(modules: Sequence[str], descriptors: Sequence[Sequence[int]]) -> subprocess.Popen[bytes]:
-    # As this process finds its modules; each process has one core.
+def _start(modules: Sequence[str], shares: Sequence[Sequence[_Lane]]) -> subprocess.Popen[bytes]:
+    # As this process finds its modules.
     path = os.pathsep.join(each for each in sys.path if isinstance(each, str))
-    return subprocess.Popen(
+    descriptors = [[*itertools.chain(*(lane.descriptors for lane in share))] for share in shares]
+    process = subprocess.Popen(
         [
             *(sys.executable, "-P", "-m", decoding_worker.__name__, ",".join(modules)),
             *(",".join(map(str, share)) for share in descriptors),
         ],
         stdin=subprocess.DEVNULL,
         pass_fds=[*itertools.chain(*descriptors)],
-        env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        env=os.environ | {"PYTHONPATH": path} | ONE_THREAD,
         # What a rank's group is told is not for them: Ctrl-C, a stop's notice, the abort of a hang.
         process_group=0,
     )
+    for lane in itertools.chain(*shares):
+        lane.theirs.close()
+    return process
 
 
 def _end(lanes: Sequence[_Lane], process: subprocess.Popen[bytes]) -> None:
@@ -154,9 +157,10 @@ def _end(lanes: Sequence[_Lane], process: subprocess.Popen[bytes]) -> None:
 class _Lane:
     """One of the requests that a process may have."""
 
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
+    def __init__(self) -> None:
+        self.connection, self.theirs = Pipe()
         self.memory = SharedMemory()
+        self.descriptors = self.theirs.fileno(), self.memory.descriptor
 
     def decode(self, put: Put, files: Sequence[Encoded], targets: Pixels) -> Decoded:
         request, pixels = make_request(put, files, targets.shape, self.memory)

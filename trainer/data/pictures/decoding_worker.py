@@ -1,4 +1,4 @@
-"""Decodes pictures for the process that started it; trainer.data.pictures.decoding_processes does.
+"""Answers the requests of trainer.data.pictures.decoding_processes, which starts it.
 
     python -m trainer.data.pictures.decoding_worker MODULES SOCKET,MEMORY[,SOCKET,MEMORY...] ...
 
@@ -8,6 +8,7 @@ file descriptors of its lanes.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import pickle
@@ -16,53 +17,61 @@ import sys
 import traceback
 from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
+from typing import NoReturn
+
+from PIL import Image
 
 from trainer.common.errors import TrainingError
 from trainer.data.pictures.decoding_parts import Decoded, Request, SharedMemory
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> NoReturn:
     """Import the modules, fork the processes, and wait for their end."""
     # A notice to all processes of a machine is the rank's to heed: it may still want batches.
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)
     for module in argv[0].split(","):
         importlib.import_module(module)
+    Image.preinit()  # its usual formats, which Pillow imports at the first picture
     shares = [[int(each) for each in argument.split(",")] for argument in argv[1:]]
+    gc.freeze()  # a collection would write to the memory of all that is imported, and so copy it
     for share in shares:
         if os.fork() == 0:
             # A socket that another process holds, too, would not tell the rank of this one's end.
-            _close_sockets([other for other in shares if other is not share])
-            sockets, memories = share[::2], share[1::2]
+            _close([other for other in shares if other is not share])
             _serve(
                 {
                     Connection(socket): SharedMemory(memory)
-                    for socket, memory in zip(sockets, memories, strict=True)
+                    for socket, memory in zip(share[::2], share[1::2], strict=True)
                 }
             )
-            os._exit(0)
-    _close_sockets(shares)
+    _close(shares)
     for _ in shares:
         os.wait()
-    os._exit(0)  # at once: PyTorch takes a second to be taken apart
+    os._exit(0)  # at once: PyTorch's exit takes a second
 
 
-def _close_sockets(shares: Sequence[Sequence[int]]) -> None:
+def _close(shares: Sequence[Sequence[int]]) -> None:
     for share in shares:
-        for socket in share[::2]:
-            os.close(socket)
+        for descriptor in share:
+            os.close(descriptor)
 
 
-def _serve(lanes: dict[Connection, SharedMemory]) -> None:
-    """Answer requests until all sockets are closed."""
-    while lanes:
-        for connection in wait([*lanes]):
-            assert isinstance(connection, Connection)
-            try:
-                request = connection.recv_bytes()
-                connection.send(_answer(request, lanes[connection]))
-            except (EOFError, OSError):
-                del lanes[connection]
+def _serve(lanes: dict[Connection, SharedMemory]) -> NoReturn:
+    """Answer requests until all sockets are closed; then this process ends."""
+    try:
+        while lanes:
+            for connection in wait([*lanes]):
+                assert isinstance(connection, Connection)
+                try:
+                    request = connection.recv_bytes()
+                    connection.send(_answer(request, lanes[connection]))
+                except (EOFError, ConnectionError):
+                    del lanes[connection]
+    except Exception:  # noqa: BLE001 - it may not go on where this process was forked
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
 
 
 def _answer(request: bytes, memory: SharedMemory) -> Decoded | Exception:
@@ -76,4 +85,4 @@ def _answer(request: bytes, memory: SharedMemory) -> Decoded | Exception:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

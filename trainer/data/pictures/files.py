@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
 from typing import NamedTuple
 
 from trainer.common.errors import TrainingError
@@ -28,14 +27,14 @@ def unreadable(name: str, why: str | None) -> TrainingError:
     return TrainingError(f"`{name}` cannot be read: {why}", hint="get the file again")
 
 
-class FilePart(NamedTuple):
+class FileRange(NamedTuple):
     """Place of an encoded picture: a file, or `length` bytes of a large one."""
 
     path: str
     offset: int = 0
     length: int | None = None
 
-    def read(self, name: Callable[[], str]) -> bytes:
+    def read(self, name: str) -> bytes:
         """Read it; raises TrainingError, with this name for it, where it is not there."""
         if self.length is None:
             return read_file(self.path)
@@ -44,9 +43,9 @@ class FilePart(NamedTuple):
             file = _opened(self.path)
             data = os.pread(file.number, self.length, self.offset)
         except OSError as error:
-            raise unreadable(name(), error.strerror) from None
+            raise unreadable(name, error.strerror) from None
         if len(data) != self.length:
-            raise unreadable(name(), "the shard ends before it")
+            raise unreadable(name, "the shard ends before it")
         return data
 
 
@@ -55,7 +54,7 @@ _opening = threading.Lock()
 
 
 def close_shards() -> None:
-    """Close what stays open: a data set that is opened anew may have other files of these names."""
+    """Close what stays open in this process: a data set that is opened anew may have other files of these names."""
     with _opening:
         _open.clear()
 

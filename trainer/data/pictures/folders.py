@@ -10,7 +10,7 @@ from pathlib import Path
 
 from trainer.common.errors import TrainingError
 from trainer.data.disk.texts import Texts
-from trainer.data.pictures.files import SUFFIXES, FilePart, read_file, unreadable
+from trainer.data.pictures.files import SUFFIXES, FileRange, read_file, unreadable
 
 # The kinds of files that a sentence names, most frequent first.
 _MOST_KINDS = 5
@@ -42,9 +42,9 @@ class FolderPictures:
         # Not by pathlib, which would take as long as reading a small file.
         return f"{self._root}/{self.classes[self.labels[index]]}/{self._names[index]}"
 
-    def part(self, index: int) -> FilePart:
+    def file_range(self, index: int) -> FileRange:
         """Give the file."""
-        return FilePart(self.name(index))
+        return FileRange(self.name(index))
 
     def read(self, index: int) -> bytes:
         """Read the file."""

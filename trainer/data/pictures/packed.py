@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainer.common.errors import TrainingError
-from trainer.data.pictures.files import FilePart, close_shards, unreadable
+from trainer.data.pictures.files import FileRange, close_shards, unreadable
 from trainer.data.shards.index import INDEX_FILE, Index, Places, Split, read_places
 
 
@@ -29,15 +29,15 @@ class PackedPictures:
         """Give the shard's path and where in it the picture begins."""
         return f"{self.paths[self.places.shards[index]]}@{self.places.offsets[index]}"
 
-    def part(self, index: int) -> FilePart:
+    def file_range(self, index: int) -> FileRange:
         """Give the picture's part of its shard."""
         places = self.places
         path = self.paths[places.shards[index]]
-        return FilePart(path, places.offsets[index], places.lengths[index])
+        return FileRange(path, places.offsets[index], places.lengths[index])
 
     def read(self, index: int) -> bytes:
         """Read the picture's bytes from its shard."""
-        return self.part(index).read(lambda: self.name(index))
+        return self.file_range(index).read(self.name(index))
 
     def announce(self, samples: Sequence[int]) -> None:
         """Do nothing: the system reads a disk ahead."""

@@ -14,7 +14,7 @@ from trainer.common.errors import TrainingError
 from trainer.common.whole_file import write_whole
 from trainer.data.pictures.corrupt import CorruptPictures
 from trainer.data.pictures.decoding import DECODED, decode_rgb
-from trainer.data.pictures.files import SUFFIXES, FilePart, read_file
+from trainer.data.pictures.files import SUFFIXES, FileRange, read_file
 from trainer.data.pictures.grid import Prediction, write_grid
 from trainer.data.pictures.header import CorruptPicture
 
@@ -46,9 +46,9 @@ class Files:
         """Give label 0 for each picture, as no label is known."""
         return [0] * len(self.paths)
 
-    def part(self, index: int) -> FilePart:
+    def file_range(self, index: int) -> FileRange:
         """Give the file."""
-        return FilePart(self.name(index))
+        return FileRange(self.name(index))
 
     def read(self, index: int) -> bytes:
         """Read the file; raises TrainingError where that fails."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from trainer.data.pictures.crops import Crop
 from trainer.data.pictures.decoding_parts import Encoded, Pixels
 from trainer.data.pictures.jpeg_crop import DecoderName, open_cropper
-from trainer.data.pictures.splits import Pictures
+
+if TYPE_CHECKING:
+    from trainer.data.pictures.splits import Pictures
 
 # Gives the part to see of picture `index`, which is so wide and high; picklable.
 CropOf = Callable[[int, int, int], Crop]
@@ -21,7 +24,7 @@ our_cropper = functools.cache(open_cropper)
 
 @dataclass(frozen=True, kw_only=True)
 class PutCrop:
-    """Decodes a picture, cuts its crop out, and writes it to height x width x 3 bytes of one side."""
+    """Decodes a picture, cuts its crop out, and writes it to side x side x 3 bytes."""
 
     decoder: DecoderName
     crop_of: CropOf
@@ -43,5 +46,5 @@ def encoded(pictures: Pictures, samples: Iterable[int]) -> Iterator[Encoded]:
     Raises TrainingError where one cannot be read.
     """
     for index in samples:
-        file = pictures.part(index) or pictures.read(index)
+        file = pictures.file_range(index) or pictures.read(index)
         yield Encoded(index, pictures.name(index), file)

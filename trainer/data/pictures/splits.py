@@ -18,7 +18,7 @@ from typing import Protocol
 
 from trainer.common.errors import TrainingError
 from trainer.common.messages import few, warn
-from trainer.data.pictures.files import FilePart
+from trainer.data.pictures.files import FileRange
 from trainer.data.pictures.folders import FolderPictures, open_folders, visible
 from trainer.data.pictures.packed import open_packed
 from trainer.data.pictures.tars import TarPictures, open_tars
@@ -48,7 +48,7 @@ class Pictures(Protocol):
         """Begin to fetch samples that are read soon; returns at once."""
         ...
 
-    def part(self, index: int) -> FilePart | None:
+    def file_range(self, index: int) -> FileRange | None:
         """Give the file, or the part of one, that another process can read; None where none can."""
         ...
 
@@ -75,9 +75,9 @@ class Repeated:
         """Announce each picture once."""
         self._pictures.announce(list(dict.fromkeys(each % self._number for each in samples)))
 
-    def part(self, index: int) -> FilePart | None:
+    def file_range(self, index: int) -> FileRange | None:
         """Give the place of any of the copies."""
-        return self._pictures.part(index % self._number)
+        return self._pictures.file_range(index % self._number)
 
     def read(self, index: int) -> bytes:
         """Give the encoded file of any of the copies."""

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from trainer.common.errors import TrainingError
 from trainer.data.disk.texts import Texts
-from trainer.data.pictures.files import SUFFIXES, FilePart, close_shards, unreadable
+from trainer.data.pictures.files import SUFFIXES, FileRange, close_shards, unreadable
 
 LABEL_SUFFIX = "cls"
 CLASSES_FILE = "classes.txt"
@@ -44,15 +44,15 @@ class TarPictures:
         """Give the shard's path and the member's name."""
         return f"{self.paths[self.members.shards[index]]}:{self.members.names[index]}"
 
-    def part(self, index: int) -> FilePart:
+    def file_range(self, index: int) -> FileRange:
         """Give the member's part of its shard."""
         members = self.members
         path = self.paths[members.shards[index]]
-        return FilePart(path, members.offsets[index], members.sizes[index])
+        return FileRange(path, members.offsets[index], members.sizes[index])
 
     def read(self, index: int) -> bytes:
         """Read the member's bytes from its shard."""
-        return self.part(index).read(lambda: self.name(index))
+        return self.file_range(index).read(self.name(index))
 
     def announce(self, samples: Sequence[int]) -> None:
         """Do nothing: the system reads a disk ahead."""

@@ -140,7 +140,7 @@ class StreamedPictures:
         shard = self.split.shards[self.places.shards[index]]
         return f"{shard.path}@{self.places.offsets[index]}"
 
-    def part(self, index: int) -> None:
+    def file_range(self, index: int) -> None:
         """Give nothing: what is fetched is announced, counted and kept by this process."""
 
     def read(self, index: int) -> bytes:

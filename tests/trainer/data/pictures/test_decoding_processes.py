@@ -15,13 +15,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tests.fakes import decoding
 from trainer.common.errors import TrainingError
+from trainer.data.pictures import decoding_processes
+from trainer.data.pictures.crops import center_crop
 from trainer.data.pictures.decoding_parts import Encoded, decode_part
-from trainer.data.pictures.decoding_processes import MOST_OF_A_REQUEST, DecodingProcesses
-from trainer.data.pictures.files import FilePart
+from trainer.data.pictures.decoding_processes import (
+    MOST_OF_A_REQUEST,
+    MOST_THREADS,
+    DecodingProcesses,
+    decoding_by,
+)
+from trainer.data.pictures.files import FileRange
 from trainer.data.pictures.header import CorruptPicture
+from trainer.data.pictures.put_crop import PutCrop
 
 NUM_PROCESSES = 2
 SIDE = 4_096
@@ -35,8 +44,9 @@ MODULES = (decoding.__name__, "json")
 
 @pytest.fixture
 def processes() -> Iterator[DecodingProcesses]:
-    yield DecodingProcesses(NUM_PROCESSES, MODULES)
-    gc.collect()
+    made = DecodingProcesses(NUM_PROCESSES, MODULES)
+    yield made
+    made.end()
 
 
 def pixels_of(decode: Decode, files: Sequence[Encoded]) -> tuple[np.ndarray, dict]:
@@ -48,7 +58,7 @@ def pixels_of(decode: Decode, files: Sequence[Encoded]) -> tuple[np.ndarray, dic
         place: (type(error), error.picture, error.message, error.hint, str(error))
         for place, error in told.corrupt.items()
     }
-    assert told.core_s > 0
+    assert told.cpu_s > 0
     return targets[::2], found
 
 
@@ -71,18 +81,19 @@ def are_gone(ids: set[int]) -> bool:
     return False
 
 
-def test_they_decode_as_this_process_does(processes: DecodingProcesses, tmp_path: Path) -> None:
+def test_a_process_decodes_as_this_one_does(tmp_path: Path) -> None:
+    # One lane, so that its memory grows and is used again.
+    processes = DecodingProcesses(1, MODULES, num_lanes=1)
     shard = tmp_path / "shard"
     shard.write_bytes(bytes(range(256)) * 40)
     whole = tmp_path / "whole.jpg"
     whole.write_bytes(b"a whole file")
-    # Larger ones later, so that the memory grows, and then small ones again.
     for length in (1, 3, 100_000, 5_000_000, 7):
         files = [
             Encoded(0, "given", os.urandom(length)),
-            Encoded(1, "whole", FilePart(str(whole))),
+            Encoded(1, "whole", FileRange(str(whole))),
             Encoded(2, "broken.jpg", b"corrupt"),
-            Encoded(3, "part", FilePart(str(shard), 1_000, 2_000)),
+            Encoded(3, "part", FileRange(str(shard), 1_000, 2_000)),
             Encoded(4, "again", b"\0" * length),
         ]
         ours, our_corrupt = pixels_of(decode_part, files)
@@ -91,6 +102,7 @@ def test_they_decode_as_this_process_does(processes: DecodingProcesses, tmp_path
         assert our_corrupt == their_corrupt
         assert list(our_corrupt) == [2]
         assert our_corrupt[2][:2] == (CorruptPicture, "broken.jpg")
+    processes.end()
 
 
 def test_parts_of_many_threads_are_not_mixed_up(processes: DecodingProcesses) -> None:
@@ -105,6 +117,40 @@ def test_parts_of_many_threads_are_not_mixed_up(processes: DecodingProcesses) ->
         told = list(threads.map(lambda files: pixels_of(processes.decode, files)[0], parts))
     for files, pixels in zip(parts, told, strict=True):
         assert np.array_equal(pixels, pixels_of(decode_part, files)[0])
+
+
+def test_few_workers_are_the_callers_threads_and_more_are_processes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(decoding_processes, "MOST_PROCESSES", 6)
+    for num_workers, num_lanes, num_threads in (
+        (1, 2, 1),
+        (4, 2, 4),
+        (5, 1, 5),
+        (5, 2, 10),
+        (9, 2, 12),
+    ):
+        found = decoding_by(num_workers, MODULES, num_lanes=num_lanes)
+        target = np.zeros((1, 8), np.uint8)
+        found.decode(decoding.put_process, [Encoded(0, "any", b"")], target)
+        is_here = int.from_bytes(target.tobytes(), "big") == os.getpid()
+        assert (is_here, found.num_threads) == (num_workers <= MOST_THREADS, num_threads)
+        if not is_here:
+            owner = found.decode.__self__  # type: ignore[attr-defined]
+            assert len(process_ids(owner, 6)) == min(num_workers, 6)
+            owner.end()
+
+
+def test_what_decodes_was_imported_before_the_processes_were_forked(tmp_path: Path) -> None:
+    decoding_of = decoding_by(MOST_THREADS + 1, MODULES)
+    Image.new("RGB", (9, 9)).save(tmp_path / "a.png")
+    Image.new("RGB", (9, 9)).save(tmp_path / "a.jpg")
+    put = PutCrop(decoder="library", crop_of=center_crop, by_library=decoding.put_and_tell_imports)
+    for name in ("a.png", "a.jpg"):
+        target = np.zeros((9, 9, 3), np.uint8)
+        decoding_of.decode(put, [Encoded(0, name, FileRange(str(tmp_path / name)))], target[None])
+        assert target.tobytes().rstrip(b"\0").decode().split() == []
+    decoding_of.decode.__self__.end()  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("num_lanes", [1, 2])
@@ -131,11 +177,11 @@ def test_a_large_part_is_asked_for_in_small_ones(processes: DecodingProcesses) -
 
 def test_a_part_of_nothing_is_asked_of_nobody(processes: DecodingProcesses) -> None:
     told = processes.decode(decoding.put_process, [], np.zeros((0, 8), np.uint8))
-    assert (told.corrupt, told.core_s) == ({}, 0)
+    assert (told.corrupt, told.cpu_s) == ({}, 0)
 
 
 def test_a_file_that_is_not_there_is_named(processes: DecodingProcesses, tmp_path: Path) -> None:
-    file = Encoded(0, "it", FilePart(str(tmp_path / "no.jpg")))
+    file = Encoded(0, "it", FileRange(str(tmp_path / "no.jpg")))
     with pytest.raises(TrainingError, match=r"no\.jpg` cannot be read: No such file") as told:
         processes.decode(decoding.put_bytes, [file], np.zeros((1, 8), np.uint8))
     assert told.value.hint == "get the file again"
@@ -193,12 +239,13 @@ def test_a_notice_to_all_processes_does_not_end_them(
     for each in {*ids, processes._process.pid}:
         os.kill(each, notice)
     assert process_ids(processes) == ids
+    assert processes._process.poll() is None
 
 
-def test_a_signal_to_the_ranks_group_at_any_time_is_the_ranks_alone() -> None:
+def test_a_signal_to_the_ranks_group_is_the_ranks_alone() -> None:
     """A stop's notice while they start, and the abort of a hang, by which the rank writes its stacks."""
     code = """
-import faulthandler, os, signal, sys, time
+import os, signal
 from tests.trainer.data.pictures.test_decoding_processes import *
 os.setpgid(0, 0)
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -215,7 +262,8 @@ os.killpg(0, signal.SIGABRT)
     assert are_gone(ids)
 
 
-def test_they_end_with_their_owner_and_leave_nothing_open() -> None:
+def test_processes_end_with_their_owner_and_leave_nothing_open() -> None:
+    gc.collect()
     before = num_open()
     processes = DecodingProcesses(NUM_PROCESSES, MODULES)
     pixels_of(processes.decode, [Encoded(0, "it", b"good")])
@@ -227,7 +275,7 @@ def test_they_end_with_their_owner_and_leave_nothing_open() -> None:
 
 
 @pytest.mark.parametrize("how", ["os.kill(os.getpid(), 9)", "os._exit(3)", "sys.exit(0)"])
-def test_they_end_with_their_process_however_it_ends(how: str) -> None:
+def test_processes_end_with_the_rank_however_it_ends(how: str) -> None:
     code = f"""
 import os, sys
 from tests.trainer.data.pictures.test_decoding_processes import *

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import io
 import os
 import pickle
+import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -94,6 +96,24 @@ def test_few_files_stay_open_whatever_the_number_of_shards(tmp_path, monkeypatch
     files.close_shards()
     gc.collect()
     assert num_open() == before
+
+
+@pytest.mark.parametrize("kind", ["packed", "tars"])
+def test_a_shard_that_was_replaced_is_read_anew(tmp_path, kind):
+    if kind == "packed":
+        shard = write_packed(tmp_path) / "train/train-000000.tar"
+    else:
+        (tmp_path / "train").mkdir()
+        shard = tmp_path / "train" / "only.tar"
+        with tarfile.open(shard, "w") as tar:
+            for name, content in (("1.jpg", b"ant a"), ("1.cls", b"0")):
+                member = tarfile.TarInfo(name)
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
+    assert open_pictures(tmp_path, "train").read(0) == b"ant a"
+    (tmp_path / "new").write_bytes(shard.read_bytes().replace(b"ant a", b"ant b"))
+    (tmp_path / "new").replace(shard)
+    assert open_pictures(tmp_path, "train").read(0) == b"ant b"
 
 
 class TestMistakes:
