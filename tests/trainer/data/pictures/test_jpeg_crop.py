@@ -11,6 +11,7 @@ from PIL import Image
 
 from tests.seeds import dice
 from trainer.common.errors import TrainingError
+from trainer.data.pictures import jpeg_crop
 from trainer.data.pictures.crops import Crop, random_crop
 from trainer.data.pictures.jpeg_crop import open_cropper
 
@@ -153,3 +154,12 @@ def test_nothing_is_loaded_from_a_folder_that_others_write_into(tmp_path, monkey
     (tmp_path / "trainyard" / "native").chmod(0o777)
     with pytest.raises(TrainingError, match="is not a folder of yours alone"):
         open_cropper()
+
+
+def test_another_processor_with_the_same_home_compiles_its_own(tmp_path, monkeypatch):
+    """It may lack the first one's instructions, by which it would end by SIGILL."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for instructions in ("avx2 bmi2", "avx2 bmi2 avx512f"):
+        monkeypatch.setattr(jpeg_crop, "_processor_instructions", lambda found=instructions: found)
+        open_cropper()
+    assert len(list(tmp_path.rglob("*.so"))) == 2
