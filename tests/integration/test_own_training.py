@@ -24,6 +24,7 @@ def test_a_network_with_convolutions_in_three_dimensions_trains(found):
     """PyTorch cannot lay their weights channels last, as those in two dimensions."""
     assert found["convolved"] == {
         "steps": 6,
+        "grey pictures become channels last": True,
         "2d is channels last": True,
         "3d is contiguous": True,
     }

@@ -16,7 +16,9 @@ def to_device(network: nn.Module, device: torch.device) -> None:
         if isinstance(module, nn.Conv2d | nn.ConvTranspose2d):
             for weight in module.parameters(recurse=False):
                 if weight.dim() == 4:
-                    weight.data = weight.data.contiguous(memory_format=torch.channels_last)
+                    # `contiguous` would leave those of one channel, which are so in both orders, and PyTorch
+                    # then computes grey pictures channels first.
+                    weight.data = weight.data.to(memory_format=torch.channels_last)
 
 
 def dense_view(tensor: Tensor) -> Tensor:

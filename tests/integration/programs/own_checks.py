@@ -22,6 +22,7 @@ from trainer.common.options import parse_options
 from trainer.common.position import Position
 from trainer.pytorch import own
 from trainer.pytorch.guard import Guard
+from trainer.pytorch.layout import to_device
 from trainer.pytorch.loop import run
 from trainer.pytorch.task import Part
 from trainer.pytorch.whole_samples import Pair, Samples
@@ -113,7 +114,12 @@ def convolved() -> object:
     layers(torch.zeros(1, 1, SIDE, SIDE, SIDE))
     found = trained(described(build=lambda: layers))
     last = layers[2].weight.is_contiguous(memory_format=torch.channels_last)
+    grey = nn.Conv2d(1, 4, 3)
+    to_device(grey, torch.device("cpu"))
+    outputs = grey(torch.zeros(2, 1, 8, 8))
+    are_last = outputs.is_contiguous(memory_format=torch.channels_last)
     return {
+        "grey pictures become channels last": are_last and not outputs.is_contiguous(),
         "steps": found["summary"]["steps"] if "summary" in found else found["said"],
         "2d is channels last": last,
         "3d is contiguous": layers[0].weight.is_contiguous(),
