@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import types
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.busy import HANG_S, wait_until
 from tests.fakes import decoding
+from tests.seeds import content
 from trainer.common.errors import TrainingError
 from trainer.data.pictures import decoding_processes
 from trainer.data.pictures.crops import center_crop
@@ -34,7 +35,6 @@ from trainer.data.pictures.put_crop import PutCrop
 
 NUM_PROCESSES = 2
 SIDE = 4_096
-WAIT_S = 20
 
 Decode = Callable[..., object]
 
@@ -72,13 +72,8 @@ def process_ids(processes: DecodingProcesses, number: int = NUM_PROCESSES) -> se
     return {int.from_bytes(row.tobytes(), "big") for row in targets}
 
 
-def are_gone(ids: set[int]) -> bool:
-    end_s = time.monotonic() + WAIT_S
-    while time.monotonic() < end_s:
-        if not any(Path(f"/proc/{each}").exists() for each in ids):
-            return True
-        time.sleep(0.02)
-    return False
+def wait_for_the_end(ids: set[int]) -> None:
+    wait_until(lambda: not any(Path(f"/proc/{each}").exists() for each in ids))
 
 
 def test_a_process_decodes_as_this_one_does(tmp_path: Path) -> None:
@@ -90,7 +85,7 @@ def test_a_process_decodes_as_this_one_does(tmp_path: Path) -> None:
     whole.write_bytes(b"a whole file")
     for length in (1, 3, 100_000, 5_000_000, 7):
         files = [
-            Encoded(0, "given", os.urandom(length)),
+            Encoded(0, "given", content(length)),
             Encoded(1, "whole", FileRange(str(whole))),
             Encoded(2, "broken.jpg", b"corrupt"),
             Encoded(3, "part", FileRange(str(shard), 1_000, 2_000)),
@@ -108,7 +103,7 @@ def test_a_process_decodes_as_this_one_does(tmp_path: Path) -> None:
 def test_parts_of_many_threads_are_not_mixed_up(processes: DecodingProcesses) -> None:
     parts = [
         [
-            Encoded(number, "x", os.urandom(1 + 997 * number % 30_000))
+            Encoded(number, "x", content(1 + 997 * number % 30_000))
             for number in range(first, first + 5)
         ]
         for first in range(0, 500, 5)
@@ -164,7 +159,7 @@ def test_few_requests_go_to_all_processes(num_lanes: int) -> None:
 def test_a_large_part_is_asked_for_in_small_ones(processes: DecodingProcesses) -> None:
     number = 3 * MOST_OF_A_REQUEST + 2
     files = [
-        Encoded(each, f"{each}", b"corrupt" if each % 19 == 0 else os.urandom(50))
+        Encoded(each, f"{each}", b"corrupt" if each % 19 == 0 else content(50))
         for each in range(number)
     ]
     ours, our_corrupt = pixels_of(decode_part, files)
@@ -259,7 +254,7 @@ os.killpg(0, signal.SIGABRT)
     assert len(ids) == NUM_PROCESSES
     assert done.returncode == -signal.SIGABRT
     assert done.stderr.count("Fatal Python error: Aborted") == 1
-    assert are_gone(ids)
+    wait_for_the_end(ids)
 
 
 def test_processes_end_with_their_owner_and_leave_nothing_open() -> None:
@@ -270,7 +265,7 @@ def test_processes_end_with_their_owner_and_leave_nothing_open() -> None:
     ids = process_ids(processes)
     del processes
     gc.collect()
-    assert are_gone(ids)
+    wait_for_the_end(ids)
     assert num_open() == before
 
 
@@ -285,7 +280,7 @@ print(*process_ids(processes), flush=True)
 """
     ids = {int(each) for each in run_program(code).stdout.split()}
     assert len(ids) == NUM_PROCESSES
-    assert are_gone(ids)
+    wait_for_the_end(ids)
 
 
 def run_program(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -295,7 +290,7 @@ def run_program(code: str, **variables: str) -> subprocess.CompletedProcess[str]
         capture_output=True,
         text=True,
         check=False,
-        timeout=WAIT_S,
+        timeout=HANG_S,
     )
 
 
