@@ -15,7 +15,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -69,9 +69,14 @@ class Framework:
     check: Callable[[Path, str], object]
 
 
-TENSORFLOW_COMPILED = (
-    "import tensorflow as tf; f = tf.function(lambda x: x * 2 + 1, jit_compile=True); "
-    "print(f(tf.ones(3)).numpy().tolist())"
+TENSORFLOW = Framework(
+    module="tensorflow",
+    compiled="import tensorflow as tf; f = tf.function(lambda x: x * 2 + 1, jit_compile=True); "
+    "print(f(tf.ones(3)).numpy().tolist())",
+    command=resnet_tf,
+    strategy="mwms",
+    variables=of_tensorflow,
+    check=check_ranks,
 )
 FRAMEWORKS = {
     "pytorch": Framework(
@@ -82,22 +87,8 @@ FRAMEWORKS = {
         variables=of_pytorch,
         check=check_trained,
     ),
-    "tensorflow": Framework(
-        module="tensorflow",
-        compiled=TENSORFLOW_COMPILED,
-        command=resnet_tf,
-        strategy="mwms",
-        variables=of_tensorflow,
-        check=check_ranks,
-    ),
-    "tensorflow-keras2": Framework(
-        module="tensorflow",
-        compiled=TENSORFLOW_COMPILED,
-        command=others_scripts,
-        strategy="mwms",
-        variables=of_tensorflow,
-        check=check_weights,
-    ),
+    "tensorflow": TENSORFLOW,
+    "tensorflow-keras2": replace(TENSORFLOW, command=others_scripts, check=check_weights),
 }
 
 

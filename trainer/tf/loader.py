@@ -1,8 +1,8 @@
 """Decodes and crops pictures ahead of training in tf.data, into batches of bytes.
 
 Python chooses the pictures and their crops, as in every framework; tf.data's threads run Pillow, or wait
-for processes that do (trainer.data.pictures.decoding_processes). TensorFlow's own decoder with an antialiased resizing takes longer
-(docs/adr/0012).
+for processes that do (trainer.data.pictures.decoding_processes). TensorFlow's own decoder with an
+antialiased resizing takes longer (docs/adr/0012).
 """
 
 from __future__ import annotations

@@ -28,8 +28,7 @@ from trainer.tf.decoding import decoding_of_batches
 from trainer.tf.loader import CropOf, Loader, Noise, ahead_on
 
 SIZE = 32
-
-
+# As torch_batches.py crops.
 crop_of = partial(epoch_crop, 1, 2)
 
 
@@ -61,8 +60,7 @@ def read(
 def batches(folder: Path) -> object:
     pictures = open_pictures(folder, "train")
     order = [[3, 20, 2], [], [1, 14]]
-    runs = [read(pictures, order, num_workers=number) for number in (1, 4)]
-    runs.append(read(pictures, order, num_workers=5))
+    runs = [read(pictures, order, num_workers=number) for number in (1, 4, 5)]
     fast = read(pictures, order, decoder="fast")
     return {
         "samples": [samples for _, _, samples in runs[0]],

@@ -47,7 +47,7 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_
 
 @dataclass(frozen=True, kw_only=True)
 class Decoding:
-    """What decodes, and how many threads may call it at a time to keep its cores busy."""
+    """Hold the function that decodes, and how many threads may call it at a time to keep its cores busy."""
 
     decode: Decode
     num_threads: int
